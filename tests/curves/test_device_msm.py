@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import gpu_executor as gx
 from gpu_executor.curves import Curve, PointArray
 from gpu_executor.curves.host_points import PointArithmetic
-from gpu_executor.ops import points as points_module
-from gpu_executor.ops.points import count_bits
+from gpu_executor.ops import scalars as scalars_module
+from gpu_executor.ops.scalars import count_bits
 from tests.support.curves_under_test import (
     FILLS_LIMBS,
     SMALL,
@@ -192,8 +192,8 @@ def test_scalars_on_the_host_take_as_many_bits_as_the_largest(
 def test_the_bits_of_scalars_are_counted_in_pieces(
     monkeypatch: pytest.MonkeyPatch, position: int
 ) -> None:
-    monkeypatch.setattr(points_module, "SCANNED_SCALARS", 5)
-    monkeypatch.setattr(points_module, "UNITED_ROWS", 2)
+    monkeypatch.setattr(scalars_module, "SCANNED_SCALARS", 5)
+    monkeypatch.setattr(scalars_module, "UNITED_ROWS", 2)
     order_bits = G1.order.bit_length()
     for bits, expected, with_halves in (
         (1, 1, 1),

@@ -48,7 +48,7 @@ from gpu_executor.fields.layout_array import check_one_place, parse_axes
 from gpu_executor.ops import elementwise, indexing
 from gpu_executor.ops.msm_parts import MsmParts
 from gpu_executor.ops.point_bytes import can_compare_images, compare_images
-from gpu_executor.ops.points import ONE_COLUMN_BITS
+from gpu_executor.ops.scalars import ONE_COLUMN_BITS
 from gpu_executor.primes import Prime, words
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.encoding import ByteOrder

@@ -22,7 +22,7 @@ from gpu_executor.fields import Field, FieldArray
 from gpu_executor.ops import elementwise
 from gpu_executor.ops.msm_parts import MsmParts, starts_with_points
 from gpu_executor.ops.msm_runs import table_msm
-from gpu_executor.ops.points import count_bits, takes_any_words
+from gpu_executor.ops.scalars import count_bits, takes_any_words
 from gpu_executor.primes.encoding import ByteOrder
 from gpu_executor.primes.glv import Glv
 

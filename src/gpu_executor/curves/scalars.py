@@ -13,7 +13,7 @@ from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
 from gpu_executor.fields import Field, FieldArray
 from gpu_executor.fields.layout_array import make_place_error
-from gpu_executor.ops.points import can_reduce_scalars, reduce_scalars
+from gpu_executor.ops.scalars import can_reduce_scalars, reduce_scalars
 from gpu_executor.primes import encoding, words
 from gpu_executor.primes.encoding import ByteOrder
 from gpu_executor.typed_array import TypedArray

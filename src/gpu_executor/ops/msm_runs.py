@@ -22,8 +22,6 @@ from gpu_executor.ops.elementwise import ElementData
 from gpu_executor.ops.msm_parts import PARTS_IN_FLIGHT, MsmParts, plan_parts, plan_whole
 from gpu_executor.ops.msm_plan import MsmPlan
 from gpu_executor.ops.points import (
-    count_bits,
-    get_columns,
     get_shape,
     make_infinity,
     make_points,
@@ -31,6 +29,7 @@ from gpu_executor.ops.points import (
     to_affine,
 )
 from gpu_executor.ops.recorded_msm import run_msm, run_sliced_msm
+from gpu_executor.ops.scalars import count_bits, get_columns
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.glv import Glv
 

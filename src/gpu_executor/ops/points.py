@@ -12,10 +12,9 @@ law (conversions, negation, comparisons) is computed with the operations of the 
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, ParamSpec, TypeGuard
+from typing import Any, ParamSpec
 
 import numpy as np
 import numpy.typing as npt
@@ -30,13 +29,12 @@ from gpu_executor.kernels.curves import (
     encode_constants,
     encode_f64_constants,
     point_limbs,
-    reduce_scalars_kernel,
 )
 from gpu_executor.ops import elementwise, extensions, scans
 from gpu_executor.ops.elementwise import ElementData, Words, split_axes
+from gpu_executor.ops.scalars import count_bits, put_scalars
 from gpu_executor.primes import Extension, Prime, words
 from gpu_executor.primes.curve_key import CurveKey
-from gpu_executor.primes.glv import Glv
 from gpu_executor.primes.prime import LimbLayout
 
 P = ParamSpec("P")
@@ -55,14 +53,6 @@ AFFINE_INVOCATIONS = 132 * 8 * 32
 """Invocations that convert points to affine form, of which each inverts once: 8 subgroups for each
 multiprocessor of an NVIDIA H200. With as many, twice and four times as many, 2^16 points of
 BLS12-381 G1 took 0.12, 0.18 and 0.18 ms, 2^20 points 0.63, 0.63 and 0.74 ms."""
-SCALAR_COPIES = 8
-"""Scalars are reduced on the device if free memory has room for so many copies of them."""
-FIRST_SCANNED_SCALARS, SCANNED_SCALARS, UNITED_ROWS = 8, 1 << 16, 1 << 10
-"""Scalars of the host whose bits are counted at once, and how many of them become one row."""
-MAX_ORDER_WORDS = 24
-"""Words of the order in the push constants of reduce_scalars.comp."""
-ONE_COLUMN_BITS = 64
-"""Scalars of an order of up to this many bits are one column."""
 BIT_ITERATIONS, TERM_ITERATIONS = {1: 128, 2: 192}, {1: 80, 2: 128}
 """Iterations for a bit of a scalar and for a term of a sum, by degree. Lavapipe left loops after as
 many bits and terms as if these were 96 and 51 at degree 1, 76 for a term at degree 2. Where equal
@@ -307,84 +297,6 @@ def count_steps(
     work_groups = -(-count // choose_work_group(curve, device.info))
     rounds = -(-work_groups // device.info.limits.max_work_group_count[0])
     return max(MAX_ITERATIONS // (rounds * iterations[curve.degree]), 2)
-
-
-def put_scalars(device: ArrayDevice, scalars: ElementData) -> DeviceArray:
-    """Scalars on the device."""
-    return scalars if isinstance(scalars, DeviceArray) else device.put(scalars)
-
-
-def can_reduce_scalars(
-    device: ArrayDevice | None, prime: Prime, nbytes: int
-) -> TypeGuard[ArrayDevice]:
-    """Whether there is a device with memory for so many bytes of scalars, and kernels take any
-    number of as many bytes as an element."""
-    if device is None or device.free_memory < nbytes * SCALAR_COPIES:
-        return False
-    return takes_any_words(prime)
-
-
-def takes_any_words(prime: Prime) -> bool:
-    """Whether few subtractions reduce any number of as many bytes as an element of the scalar
-    field."""
-    return prime.bits > 8 * prime.element_bytes - 4 and prime.element_bytes <= 4 * MAX_ORDER_WORDS
-
-
-def reduce_scalars(
-    device: ArrayDevice, prime: Prime, given: npt.NDArray[Any], *, big_endian: bool
-) -> DeviceArray:
-    """Scalars modulo the prime, as words on the device. `given` are bytes or words on the host, as
-    many bytes along the last axis as an element has."""
-    leading = given.shape[: given.ndim - (given.dtype == np.uint8 or len(prime.element_shape))]
-    columns = np.ascontiguousarray(given).view(prime.column_dtype)
-    raw = device.put(columns.reshape(*leading, *prime.element_shape))
-    made = device.empty(raw.shape, raw.dtype)
-    count = math.prod(leading)
-    if count:
-        order = (prime.modulus >> 32 * i & 0xFFFFFFFF for i in range(MAX_ORDER_WORDS))
-        push = prime.element_bytes // 4, int(big_endian), *order
-        kernel, arrays = reduce_scalars_kernel(), (raw, made)
-        device.submit([Dispatch(kernel, arrays, count, push, grid_stride=True, elementwise=1)])
-    return made
-
-
-def get_columns(curve: CurveKey, scalars: ElementData) -> Shape:
-    """The axis of the columns of a scalar; none if a scalar is one column."""
-    return () if curve.order.bit_length() <= ONE_COLUMN_BITS else scalars.shape[-1:]
-
-
-def count_bits(curve: CurveKey, scalars: ElementData, glv: Glv | None = None) -> int:
-    """The bits of the largest scalar, at least 1, or those of the order: they hold for scalars on a
-    device, and as soon as a scalar has as many but one. With `glv` they hold as soon as a scalar
-    has more bits than a half."""
-    bits, most = 1, curve.order.bit_length()
-    if isinstance(scalars, DeviceArray):
-        return most
-    enough = most - 1 if glv is None else glv.scalar_bits + 1
-    rows = scalars.reshape(-1, *get_columns(curve, scalars))
-    # A few scalars first: of random ones they have all bits.
-    starts = [0, FIRST_SCANNED_SCALARS, *range(SCANNED_SCALARS, len(rows), SCANNED_SCALARS)]
-    for first, last in itertools.pairwise([*starts, len(rows)]):
-        union = _unite_rows(rows[first:last])
-        bits = max(bits, int.from_bytes(union.tobytes(), "little").bit_length())
-        if bits >= enough:
-            return max(bits, most)
-    return bits
-
-
-def _unite_rows(rows: Words) -> Words:
-    """The bitwise or of all rows, as one row. NumPy reduces an axis of few words slowly, so many
-    rows are joined first: 64 MiB take 8 instead of 22 ms on a Neoverse-N1."""
-    count = len(rows) // UNITED_ROWS
-    if count > 1:
-        rest = rows[count * UNITED_ROWS :]
-        wide = rows[: count * UNITED_ROWS].reshape(count, UNITED_ROWS, *rows.shape[1:])
-        rows = np.bitwise_or.reduce(wide, axis=0)
-        rows[: len(rest)] |= rest
-    while len(rows) > 1:
-        half = -(-len(rows) // 2)
-        rows = rows[:half] | rows[-half:]
-    return rows
 
 
 def _drop_repeats(data: Any, axes: int) -> Any:
