@@ -53,6 +53,7 @@ FOLDERS: dict[str, Sequence[str]] = {
     "scans": FAMILIES,
     "chains": ("wide", "f64_limbs"),
     "encodings": ("wide",),
+    "inversions": ("wide",),
     "transforms": [family for family in FAMILIES if family != "f64_limbs"],
 }
 """The folders whose kernels are compiled for several families, and those families. Transforms gain

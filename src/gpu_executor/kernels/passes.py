@@ -205,6 +205,12 @@ def encoding_kernel(prime: Prime, name: str) -> Kernel:
     )
 
 
+@functools.cache
+def direct_inverse_kernel(prime: Prime) -> Kernel:
+    """Return the kernel `glsl/inversions/direct_inverse.comp`, for primes of the family `wide`."""
+    return _make_kernel(prime, "wide", "direct_inverse", inputs=1)
+
+
 # --- shared by all of them ---
 
 

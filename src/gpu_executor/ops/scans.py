@@ -18,7 +18,8 @@ from gpu_executor.dispatch import ArrayDevice, Dispatch, Step
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.element_references import add, mul
 from gpu_executor.kernels.elements import element_kernel
-from gpu_executor.kernels.passes import scan_kernel
+from gpu_executor.kernels.families import family
+from gpu_executor.kernels.passes import direct_inverse_kernel, scan_kernel
 from gpu_executor.ops.elementwise import (
     ElementData,
     Words,
@@ -38,11 +39,10 @@ Data = TypeVar("Data", Words, DeviceArray, ElementData)
 ELEMENTS_PER_INVOCATION = 32
 """Elements that one invocation adds or multiplies in sequence."""
 DIRECT_INVERSES, DIRECT_INVERSES_ON_CPU = 16384, 4
-"""Up to this many elements are inverted by exponentiation, all in parallel. 2^22 inverses in
-BLS12-381 Fr took an NVIDIA H200 0.509 ms with these figures; 0.561 ms with 16 elements per
-invocation, 0.512 ms with 64; 0.563 ms with 4,096 direct inverses. On lavapipe, where few direct
-inverses leave no core idle, 1,000 inverses took 1.37 ms with 4 of them; 1.54 ms with 1 or 8,
-1.93 ms with 16, 3.81 ms with 128."""
+"""Up to this many elements are inverted one by one, all in parallel. 2^22 inverses in BLS12-381 Fr
+took an NVIDIA H200 0.378 ms with these figures; 0.403 ms with 8,192 direct inverses, 0.380 ms with
+32,768; with those, 0.429 ms with 16 elements per invocation and 0.383 ms with 64. On lavapipe,
+100,000 inverses took 79 ms with 4 or 16 of them, 91 ms with 64."""
 HOST_DIRECT_INVERSES = 1024
 """Up to this many elements are inverted on the host as Python integers: on one Xeon core of
 2.5 GHz, 1,000 inverses in BLS12-381 Fr take 2.6 ms, and 3.4 ms with at most 256 direct ones."""
@@ -94,7 +94,8 @@ def invert(prime: Prime, x: ElementData, *, steps: list[Step] | None = None) -> 
     """1 / x, and 0 for 0, by Montgomery's trick: three products per element.
 
     The products of groups of elements are inverted recursively. The last few are inverted directly,
-    on a device by raising them to the power p - 2. More elements than a kernel can bind are
+    on a device by division steps (glsl/inverse.glsl), or in a small field by raising them to the
+    power p - 2. More elements than a kernel can bind are
     inverted in parts. With `steps`, the dispatches on a device are appended to them instead of
     being submitted.
     """
@@ -196,8 +197,11 @@ def _append_inverses(
     count = count_elements(prime, x)
     direct = DIRECT_INVERSES_ON_CPU if device.info.kind == "cpu" else DIRECT_INVERSES
     if count <= direct:
+        if family(prime) == "wide":
+            work.append(Dispatch(direct_inverse_kernel(prime), (x, y), count, grid_stride=True))
+            return
         exponent = put_exponent(device, prime.modulus - 2)
-        kernel = element_kernel(prime, "power", f64_limbs=with_f64_limbs(device, prime))
+        kernel = element_kernel(prime, "power")
         work.append(Dispatch(kernel, (x, exponent, y), count, (exponent.size,)))
         return
     groups = max(-(-count // ELEMENTS_PER_INVOCATION), direct)

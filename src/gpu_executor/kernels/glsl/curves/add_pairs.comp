@@ -14,7 +14,7 @@
 #include "coordinate.glsl"
 CONSTANTS(2)
 #include "point.glsl"
-#include "inverse.glsl"
+#include "number_inverse.glsl"
 
 layout(push_constant) uniform Push {
     uint count; uint offsets_at; uint runs; uint point_step; uint chunk_step; uint sum_step;

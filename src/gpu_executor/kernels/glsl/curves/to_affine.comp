@@ -13,7 +13,7 @@
 CONSTANTS(1)
 const uint LANES = 1;
 #include "lanes.glsl"
-#include "inverse.glsl"
+#include "number_inverse.glsl"
 
 layout(push_constant) uniform Push { uint count; uint point_count; };
 ELEMENTS_IN(0, points)

@@ -8,8 +8,11 @@
 //
 // On 9 limbs this takes as long as 45 products. Fermat's little theorem takes some 300.
 //
-// Include coordinate.glsl first. Numbers with a sign have it in their topmost limb.
+// Include products.glsl first. Numbers with a sign have it in their topmost limb.
 
+#ifndef MODULUS_LIMB
+#define MODULUS_LIMB(i) modulus[i]
+#endif
 #define SIGNED_NUMBER int[LIMBS]
 
 // LIMB_BITS division steps: the matrix (u, v; q, r) times 2^LIMB_BITS. `zeta` is -(delta + 1/2).
@@ -85,8 +88,30 @@ void apply_modulo(int u, int v, int q, int r, inout SIGNED_NUMBER d, inout SIGNE
     e[LIMBS - 1] = int(b);
 }
 
-// z = 1 / x as a number in Montgomery form, for an x below 2p; a multiple of p if x is 0. Below 2p.
-void n_invert(NUMBER x, out NUMBER z) {
+// x + p if x is negative.
+void make_less_negative(inout SIGNED_NUMBER x) {
+    int sign = x[LIMBS - 1] >> 31, carry = 0;
+    [[unroll]] for (uint i = 0; i < LIMBS; ++i) {
+        int limb = x[i] + (int(MODULUS_LIMB(i)) & sign) + carry;
+        bool topmost = i + 1 == LIMBS;
+        x[i] = topmost ? limb : limb & int(LIMB_MASK);
+        carry = limb >> LIMB_BITS;
+    }
+}
+
+// -x if `sign` is -1; x if it is 0.
+void negate_if(int sign, inout SIGNED_NUMBER x) {
+    int carry = 0;
+    [[unroll]] for (uint i = 0; i < LIMBS; ++i) {
+        int limb = (x[i] ^ sign) - sign + carry;
+        bool topmost = i + 1 == LIMBS;
+        x[i] = topmost ? limb : limb & int(LIMB_MASK);
+        carry = limb >> LIMB_BITS;
+    }
+}
+
+// z = 1 / x mod p, below p, for an x below 2p that is not a multiple of p; 0 if x is 0.
+void invert_limbs(uint x[LIMBS], out uint z[LIMBS]) {
     SIGNED_NUMBER f, g, d, e;
     [[unroll]] for (uint i = 0; i < LIMBS; ++i) {
         f[i] = int(MODULUS_LIMB(i));
@@ -103,15 +128,8 @@ void n_invert(NUMBER x, out NUMBER z) {
         any = 0;
         [[unroll]] for (uint i = 0; i < LIMBS; ++i) any |= g[i];
     } while (any != 0);
-    // d or -d, and 2p so that it is positive: below 4p
-    NUMBER twice, factor;
-    multiple_of_modulus(2, twice);
-    int sign = f[LIMBS - 1] >> 31, carry = 0;
-    [[unroll]] for (uint i = 0; i < LIMBS; ++i) {
-        int limb = int(twice[i]) + ((d[i] ^ sign) - sign) + carry;
-        twice[i] = uint(limb) & LIMB_MASK;
-        carry = limb >> LIMB_BITS;
-    }
-    load_constant(FACTOR_CUBED, factor);
-    mul_limbs(twice, factor, z);
+    make_less_negative(d);
+    negate_if(f[LIMBS - 1] >> 31, d);
+    make_less_negative(d);
+    [[unroll]] for (uint i = 0; i < LIMBS; ++i) z[i] = uint(d[i]);
 }
