@@ -135,8 +135,8 @@ class ArrayDevice(Protocol):
     def put_ahead(self, array: npt.NDArray[Any], *, waits: bool = True) -> DeviceArray:
         """A copy of a NumPy array on the device. Where the host writes to device memory, or the
         device has a queue for copies, the copy does not wait for what was submitted before; this
-        returns when the copy is complete. Without `waits`, it does not wait for that queue: what
-        was submitted before is little."""
+        returns when the copy is complete. With `waits=False` that queue is not used: nothing is
+        gained by waiting for it while the device has little to do."""
 
     def copy(self, array: DeviceArray) -> DeviceArray:
         """A contiguous copy of an array of this device."""

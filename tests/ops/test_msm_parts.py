@@ -9,7 +9,13 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.ops import msm_parts
-from gpu_executor.ops.msm_parts import MsmParts, measure_memory, plan_parts, split_evenly
+from gpu_executor.ops.msm_parts import (
+    MemoryMeter,
+    MsmParts,
+    measure_memory,
+    plan_parts,
+    split_evenly,
+)
 from gpu_executor.ops.msm_plan import MsmPlan, plan_msm, with_rounds
 
 G1 = gx.curves.BLS12_381_G1.key
@@ -31,7 +37,7 @@ def info() -> DeviceInfo:
 
 
 def plan(info: DeviceInfo, points: int, memory: int, **options: bool) -> MsmParts:
-    return plan_parts(G1, plan_msm(points, 1, 255), info, memory, **options)
+    return plan_parts(G1, plan_msm(points, 1, 255), MemoryMeter(info), memory, **options)
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 100])
@@ -52,27 +58,44 @@ def test_what_fits_runs_in_one_part_with_the_best_window(info: DeviceInfo) -> No
 
 
 @pytest.mark.parametrize(
-    ("curve", "log_points", "rounds", "slices"),
+    ("curve", "log_points", "rounds", "f64_limbs", "slices"),
     [
-        ("BN254_G1", 18, 0, None),
-        ("BN254_G1", 19, 0, (1 << 19,)),
-        ("BN254_G1", 20, 0, (1 << 18, 3 << 18)),
-        ("BN254_G1", 20, 1, (1 << 20,)),
-        ("BLS12_381_G1", 20, 0, (1 << 20,)),
-        ("BLS12_381_G1", 22, 3, (1 << 20, 3 << 20)),
-        ("BLS12_381_G2", 21, 0, (1 << 21,)),
+        ("BN254_G1", 18, 0, True, None),
+        ("BN254_G1", 19, 0, True, (1 << 19,)),
+        ("BN254_G1", 20, 0, True, (1 << 18, 3 << 18)),
+        ("BN254_G1", 20, 0, False, (1 << 20,)),
+        ("BN254_G1", 20, 1, False, (1 << 20,)),
+        ("BLS12_381_G1", 20, 0, True, (1 << 20,)),
+        ("BLS12_381_G1", 22, 3, True, (1 << 20, 3 << 20)),
+        ("BLS12_381_G2", 21, 0, True, (1 << 21,)),
     ],
 )
 def test_scalars_of_the_host_are_copied_in_slices(
-    info: DeviceInfo, curve: str, log_points: int, rounds: int, slices: tuple[int, ...] | None
+    info: DeviceInfo,
+    curve: str,
+    log_points: int,
+    rounds: int,
+    f64_limbs: bool,
+    slices: tuple[int, ...] | None,
 ) -> None:
     """Of many points, and of fewer where a device adds them faster."""
-    key = getattr(gx.curves, curve).key
+    key, memory = getattr(gx.curves, curve).key, 1000 * GIB
     whole = dataclasses.replace(plan_msm(1 << log_points, 1, 127), rounds=rounds)
-    assert plan_parts(key, whole, info, 1000 * GIB, copies_scalars=True).slices == slices
-    assert plan_parts(key, whole, info, 1000 * GIB).slices is None
-    on_cpu = dataclasses.replace(info, kind="cpu")
-    assert plan_parts(key, whole, on_cpu, 1000 * GIB, copies_scalars=True).slices is None
+    gpu, cpu = MemoryMeter(info), MemoryMeter(dataclasses.replace(info, kind="cpu"))
+    gpu.f64_limbs = f64_limbs
+    assert plan_parts(key, whole, gpu, memory, copies_scalars=True).slices == slices
+    assert plan_parts(key, whole, gpu, memory).slices is None
+    assert plan_parts(key, whole, cpu, memory, copies_scalars=True).slices is None
+
+
+def test_the_buckets_of_all_slices_fit_a_binding(info: DeviceInfo) -> None:
+    key, whole = gx.curves.BN254_G1.key, plan_msm(1 << 21, 1, 254)
+    _, largest = measure_memory(key, whole, info, copies_points=False)
+    limits = dataclasses.replace(info.limits, max_storage_buffer_range=largest)
+    device = MemoryMeter(dataclasses.replace(info, limits=limits))
+    device.f64_limbs = True
+    found = plan_parts(key, whole, device, 1000 * GIB, copies_scalars=True)
+    assert found.slices == (1 << 21,)
 
 
 def test_less_memory_gives_smaller_parts_with_their_own_window(info: DeviceInfo) -> None:
@@ -113,17 +136,17 @@ def test_points_of_the_host_are_copied_in_parts(info: DeviceInfo) -> None:
 
 def test_batches_are_divided_before_the_points_are(info: DeviceInfo) -> None:
     whole = dataclasses.replace(plan_msm(4096, 4096, 255))
-    found = plan_parts(G1, whole, info, 100 * GIB)
+    found = plan_parts(G1, whole, MemoryMeter(info), 100 * GIB)
     assert found.part.entries <= msm_parts.MAX_ENTRIES
     assert found.part.points == 4096 and len(found.sum_ranges) == found.count > 1
-    smaller = plan_parts(G1, whole, info, GIB)
+    smaller = plan_parts(G1, whole, MemoryMeter(info), GIB)
     assert smaller.part.points == 4096 and smaller.part.batch < found.part.batch
     assert "would exceed 75%" in str(smaller)
 
 
 def test_the_window_of_a_table_stays(info: DeviceInfo) -> None:
     whole = MsmPlan(1 << 22, 1, 255, 20, tables=2)
-    found = plan_parts(G1, whole, info, 2 * GIB, has_table=True)
+    found = plan_parts(G1, whole, MemoryMeter(info), 2 * GIB, has_table=True)
     assert found.count > 1
     assert (found.part.window_bits, found.part.tables) == (20, 2)
     assert "window: 20 bits, fixed by the table" in str(found)
@@ -154,17 +177,17 @@ def test_only_a_call_that_makes_tables_has_memory_for_their_denominators(info: D
 
 def test_rounds_run_where_their_arrays_fit(info: DeviceInfo) -> None:
     whole = with_rounds(plan_msm(1 << 22, 1, 255))
-    found = plan_parts(G1, whole, info, 100 * GIB)
+    found = plan_parts(G1, whole, MemoryMeter(info), 100 * GIB)
     assert found.part.rounds == 4 and found.count == 1
     assert "rounds: 4 of affine additions" in str(found)
-    less = plan_parts(G1, whole, info, 10 * GIB)
+    less = plan_parts(G1, whole, MemoryMeter(info), 10 * GIB)
     assert less.part.rounds == 0 and less.count == 1 and less.nbytes < found.nbytes
     assert "rounds: none of affine additions: with them" in str(less)
-    kept = plan_parts(G1, whole, info, 50 * GIB)
+    kept = plan_parts(G1, whole, MemoryMeter(info), 50 * GIB)
     assert kept.records and "bytes would not be kept for the next call" in str(kept)
-    larger = plan_parts(G1, with_rounds(plan_msm(1 << 24, 1, 255)), info, 100 * GIB)
+    larger = plan_parts(G1, with_rounds(plan_msm(1 << 24, 1, 255)), MemoryMeter(info), 100 * GIB)
     assert larger.part.rounds == 0  # the sums of the first round exceed a storage buffer
     streamed = plan_parts(
-        G1, with_rounds(plan_msm(1 << 24, 1, 255)), info, 100 * GIB, copies_points=True
+        G1, with_rounds(plan_msm(1 << 24, 1, 255)), MemoryMeter(info), 100 * GIB, copies_points=True
     )
     assert streamed.count == 4 and streamed.part.rounds == 4

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.errors import ClosedError
+from gpu_executor.errors import ClosedError, OutOfMemoryError
 from gpu_executor.ops import msm_parts
-from gpu_executor.vulkan import binding, device_memory, transfers
+from gpu_executor.vulkan import binding, device_memory, memory, transfers
+from gpu_executor.vulkan.device_storage import VulkanStorage
 from gpu_executor.vulkan.timeline import Timeline
 from gpu_executor.vulkan.transfers import ConcurrentUpload, Upload
 from tests.conftest import OpenGpu
@@ -76,6 +78,46 @@ def test_operations_see_what_the_host_fills(filling: Gpu) -> None:
         total = submit_sum(device, total, device.put_ahead(words))
         expected = expected + words
     assert np.array_equal(total.numpy(), expected)
+
+
+def test_memory_in_use_is_not_filled_after_an_array_that_nothing_used(
+    direct_inputs: None, fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An array gets memory that the device still reads, and is dropped before it is used."""
+    monkeypatch.setattr(device_memory, "MIN_CONCURRENT_BYTES", 1)
+    gpu, field, ones = fresh_gpu(), gx.fields.BLS12_381_FR, np.ones(1 << 18, np.uint32)
+    device, busy = get_device_memory(gpu), gpu.to_device(field.random(1 << 13, seed=1))
+    first, zeros = device.put_ahead(ones), device.put_ahead(ones - 1)
+    slow = busy ** (2**200 + 1)
+    gpu.synchronize()
+    slow = busy ** (2**200 + 1)
+    total = submit_sum(device, first, zeros)
+    del first
+    device.empty(ones.shape, ones.dtype)
+    device.put_ahead(ones + 6)
+    assert (total.numpy() == 1).all()
+    assert slow.shape == busy.shape
+
+
+def test_no_device_memory_to_fill_means_a_copy(
+    direct_inputs: None, fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Host memory stands in for the inputs of calls, and not for device arrays."""
+    monkeypatch.setattr(device_memory, "MIN_CONCURRENT_BYTES", 1)
+    device, words = get_device_memory(fresh_gpu()), draw_words(1)
+    make_block = memory._make_block
+
+    def refuse_inputs(opened: Any, purpose: memory.Purpose, nbytes: int) -> memory.Block:
+        if purpose is memory.Purpose.INPUT:
+            raise OutOfMemoryError("no memory")
+        return make_block(opened, purpose, nbytes)
+
+    monkeypatch.setattr(memory, "_make_block", refuse_inputs)
+    made = device.put_ahead(words)
+    assert np.array_equal(made.numpy(), words)
+    storage = made.storage
+    assert isinstance(storage, VulkanStorage)
+    assert storage.allocation.block.purpose is memory.Purpose.DEVICE
 
 
 def test_what_the_host_fills_is_freed(filling: Gpu) -> None:

@@ -73,7 +73,7 @@ def explain_points(
     return plan_parts(
         curve,
         whole,
-        device.info,
+        device,
         memory,
         copies_points=copies_points,
         copies_scalars=copies_scalars,
@@ -84,7 +84,7 @@ def explain_table(table: PointTable, batch: Shape) -> MsmParts:
     """The plan for the points of a table."""
     device: ArrayDevice = table.data.storage.device
     whole = dataclasses.replace(table.plan, batch=_check_sizes(table.count, batch))
-    return plan_parts(table.key, whole, device.info, device.free_memory, has_table=True)
+    return plan_parts(table.key, whole, device, device.free_memory, has_table=True)
 
 
 def _check_sizes(points: int, batch: Shape) -> int:

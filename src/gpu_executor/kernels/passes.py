@@ -45,6 +45,12 @@ def scan_kernel(prime: Prime, name: str, *, f64_limbs: bool = False) -> Kernel:
     return _make_kernel(prime, kind, name, inputs=inputs, outputs=outputs)
 
 
+@functools.cache
+def direct_inverse_kernel(prime: Prime) -> Kernel:
+    """Return the kernel `glsl/inversions/direct_inverse.comp`, for primes of the family `wide`."""
+    return _make_kernel(prime, "wide", "direct_inverse", inputs=1)
+
+
 # --- number-theoretic transforms ---
 
 LAZY_BITS = 2
@@ -203,12 +209,6 @@ def encoding_kernel(prime: Prime, name: str) -> Kernel:
         types=inputs + outputs,
         status=name == "from_bytes",
     )
-
-
-@functools.cache
-def direct_inverse_kernel(prime: Prime) -> Kernel:
-    """Return the kernel `glsl/inversions/direct_inverse.comp`, for primes of the family `wide`."""
-    return _make_kernel(prime, "wide", "direct_inverse", inputs=1)
 
 
 # --- shared by all of them ---

@@ -76,7 +76,7 @@ def write_bytes(
     shape = get_shape(prime, elements)
     count = count_elements(prime, elements)
     columns = stride = max(count, 1)
-    elementwise = int(target is None)
+    elementwise = int(target is None)  # elements of a given target have a stride
     if target is None:
         target = device.empty((*shape, prime.element_bytes), BYTE)
     else:

@@ -20,10 +20,11 @@ import numpy.typing as npt
 from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import ArrayDevice, Step
-from gpu_executor.kernels.curves import f64_curve_limbs, point_limbs
+from gpu_executor.kernels.curves import point_limbs
 from gpu_executor.ops.msm import Msm
 from gpu_executor.ops.msm_plan import (
     MsmPlan,
+    choose_f64_limbs,
     choose_tables,
     choose_window,
     has_rounds,
@@ -159,7 +160,7 @@ def plan_whole(
 def plan_parts(
     curve: CurveKey,
     whole: MsmPlan,
-    info: DeviceInfo,
+    device: ArrayDevice,
     free_memory: int,
     *,
     copies_points: bool = False,
@@ -168,9 +169,11 @@ def plan_parts(
 ) -> MsmParts:
     """Choose the points and the sums of a part.
 
-    `whole` is the plan of the call in one part. `copies_points` and `copies_scalars` say that they
-    are copied from the host, `has_table` that the points are a table, whose window is fixed.
+    `whole` is the plan of the call in one part, and `free_memory` that of the device, or less.
+    `copies_points` and `copies_scalars` say that they are copied from the host, `has_table` that
+    the points are a table, whose window is fixed.
     """
+    info = device.info
     part, nbytes, reasons = _choose_part(
         curve, whole, info, free_memory, copies_points=copies_points, has_table=has_table
     )
@@ -182,7 +185,7 @@ def plan_parts(
         last["in flight"] = f"in flight: {PARTS_IN_FLIGHT} parts; Ctrl-C ends a call between parts"
     slices = None
     if made.count == 1 and copies_scalars and not copies_points and not has_table:
-        slices = _plan_slices(curve, part, info, free_memory)
+        slices = _plan_slices(curve, part, device, free_memory)
     if slices is not None:
         nbytes, _ = measure_memory(curve, part, info, copies_points=False, slices=slices)
         first, *others = slices
@@ -277,26 +280,31 @@ def copies_late(points: int, batch: int, info: DeviceInfo) -> bool:
     return batch == 1 and points >= LEAST_LATE_POINTS and info.kind != "cpu"
 
 
-def choose_slices(curve: CurveKey, plan: MsmPlan) -> tuple[int, ...]:
-    """The points of each slice in which scalars are copied: one slice or two."""
-    has_f64_limbs = f64_curve_limbs(curve) is not None and not plan.rounds
-    if plan.points < (LEAST_F64_SLICED_POINTS if has_f64_limbs else LEAST_SLICED_POINTS):
-        return (plan.points,)
-    first = plan.points // 4 // SLICE_MULTIPLE * SLICE_MULTIPLE
-    return first, plan.points - first
+def choose_slices(points: int, *, f64_limbs: bool) -> tuple[int, ...]:
+    """The points of each slice in which scalars are copied: one slice or two. `f64_limbs` says that
+    the points are accumulated with these."""
+    if points < (LEAST_F64_SLICED_POINTS if f64_limbs else LEAST_SLICED_POINTS):
+        return (points,)
+    first = points // 4 // SLICE_MULTIPLE * SLICE_MULTIPLE
+    return first, points - first
 
 
 def _plan_slices(
-    curve: CurveKey, plan: MsmPlan, info: DeviceInfo, free_memory: int
+    curve: CurveKey, plan: MsmPlan, device: ArrayDevice, free_memory: int
 ) -> tuple[int, ...] | None:
-    """The slices of a call in one part; None if its commands are not recorded, or if the buckets of
-    the second slice would begin where the device cannot bind a buffer."""
+    """The slices of a call in one part; None if its commands are not recorded. There is one slice
+    if the device could not bind the buckets of both, or those of the second by themselves."""
+    info, limits = device.info, device.info.limits
     if not copies_late(plan.points, plan.batch, info):
         return None
-    slices = choose_slices(curve, plan)
+    f64_limbs = not plan.rounds and choose_f64_limbs(device, curve) is not None
+    slices = choose_slices(plan.points, f64_limbs=f64_limbs)
     bucket_bytes = 4 * point_limbs(curve) * plan.all_buckets
-    if len(slices) > 1 and bucket_bytes % info.limits.buffer_offset_alignment:
-        return None
+    if len(slices) > 1 and (
+        len(slices) * bucket_bytes > limits.max_storage_buffer_range
+        or bucket_bytes % limits.buffer_offset_alignment
+    ):
+        slices = (plan.points,)
     nbytes, _ = measure_memory(curve, plan, info, copies_points=False, slices=slices)
     return slices if _is_recorded(nbytes, free_memory) else None
 

@@ -138,7 +138,7 @@ def _run_within_memory(
             parts = plan_parts(
                 curve,
                 whole,
-                device.info,
+                device,
                 free_memory,
                 copies_points=copies_points,
                 copies_scalars=copies_scalars,

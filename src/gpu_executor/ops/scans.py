@@ -94,10 +94,9 @@ def invert(prime: Prime, x: ElementData, *, steps: list[Step] | None = None) -> 
     """1 / x, and 0 for 0, by Montgomery's trick: three products per element.
 
     The products of groups of elements are inverted recursively. The last few are inverted directly,
-    on a device by division steps (glsl/inverse.glsl), or in a small field by raising them to the
-    power p - 2. More elements than a kernel can bind are
-    inverted in parts. With `steps`, the dispatches on a device are appended to them instead of
-    being submitted.
+    on a device by division steps (glsl/inverse.glsl), or for primes below 2^31 and Goldilocks by
+    raising them to the power p - 2. More elements than a kernel can bind are inverted in parts.
+    With `steps`, the dispatches on a device are appended to them instead of being submitted.
     """
     if isinstance(x, DeviceArray):
         device: ArrayDevice = x.storage.device

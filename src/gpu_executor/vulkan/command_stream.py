@@ -236,15 +236,18 @@ class CommandStream:
         """
         self._released_graphs.append(graph)
 
-    def allocate(self, purpose: Purpose, nbytes: int, owner: Owner) -> Allocation:
-        """Allocate memory; if there is none, wait for the device and try once more.
-
-        Device arrays get memory that this stream may still use, if there is some of that size.
-        """
-        if (self._dropped or self._reusable) and owner == "device array":
+    def allocate_array(self, nbytes: int) -> tuple[int, Allocation]:
+        """Allocate memory of a device array. It is memory that submissions of this stream may still
+        use, up to the timeline value that is returned, if there is some of that size."""
+        if self._dropped or self._reusable:
             found = self._reuse(self._memory.round_up_to_class(nbytes))
             if found is not None:
                 return found
+        return 0, self.allocate(Purpose.DEVICE, nbytes, "device array")
+
+    def allocate(self, purpose: Purpose, nbytes: int, owner: Owner) -> Allocation:
+        """Allocate memory that nothing uses; if there is none, wait for the device and try once
+        more."""
         try:
             return self._memory.allocate(purpose, nbytes, owner)
         except OutOfMemoryError:
@@ -395,9 +398,9 @@ class CommandStream:
             else:
                 del self._reusable[nbytes]
 
-    def _reuse(self, nbytes: int) -> Allocation | None:
-        """Take dropped memory of this size, the latest first; None if there is none, or if another
-        thread is busy."""
+    def _reuse(self, nbytes: int) -> tuple[int, Allocation] | None:
+        """Take dropped memory of this size, the latest first, with its last use; None if there is
+        none, or if another thread is busy."""
         if not self._lock.acquire(blocking=False):
             return None
         try:
@@ -405,10 +408,10 @@ class CommandStream:
             entries = self._reusable.get(nbytes)
             if entries is None:
                 return None
-            _, allocation = entries.pop()
+            found = entries.pop()
             if not entries:
                 del self._reusable[nbytes]
-            return allocation
+            return found
         finally:
             self._lock.release()
 

@@ -37,7 +37,7 @@ from gpu_executor.vulkan.mapped_arrays import (
     RecycledResults,
     is_imported,
 )
-from gpu_executor.vulkan.memory import Allocation, Owner, Purpose
+from gpu_executor.vulkan.memory import Allocation, Purpose
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.step_binder import CallStep, StepBinder, VulkanStep
 from gpu_executor.vulkan.transfers import MAX_STAGING_BYTES, ConcurrentUpload, Readback, Upload
@@ -169,11 +169,13 @@ class DeviceMemory:
         """An uninitialized array."""
         self._idle_memory.settle_if_exceeded()
         nbytes, tables = math.prod(shape) * dtype.itemsize, self._capture.tables
-        owner: Owner = "device array" if tables is None else "table"
-        allocation = self.stream.allocate(Purpose.DEVICE, max(nbytes, 1), owner)
-        if tables is not None:
+        if tables is None:
+            last_use, allocation = self.stream.allocate_array(max(nbytes, 1))
+        else:
+            last_use = 0
+            allocation = self.stream.allocate(Purpose.DEVICE, max(nbytes, 1), "table")
             tables.append(allocation)
-        storage = VulkanStorage(self, allocation, nbytes)
+        storage = VulkanStorage(self, allocation, nbytes, last_use)
         if self._capture.steps is not None:
             storage.is_pending = True
             self._capture.made.append(storage)
@@ -196,8 +198,8 @@ class DeviceMemory:
 
     def put_ahead(self, array: Array, *, waits: bool = True) -> DeviceArray:
         """A copy of a NumPy array on the device, made while the device computes what was submitted
-        before: by the host, or on a transfer queue. Where neither is possible, or without `waits`
-        the latter only, this is `put`."""
+        before: by the host, or on a transfer queue, whose copy is waited for. `put` makes the copy
+        where neither is possible, and instead of that queue with `waits=False`."""
         if array.nbytes < MIN_CONCURRENT_BYTES:
             return self.put(array)
         if self.closed:
@@ -205,13 +207,16 @@ class DeviceMemory:
         fills = self._upload.can_fill(array)
         if not fills and (self._concurrent is None or not waits):
             return self.put(array)
-        self._note_call(round_up_to_class(array.nbytes) + MAX_STAGING_BYTES)
+        self._note_call(round_up_to_class(array.nbytes) + (0 if fills else MAX_STAGING_BYTES))
         self.stream.release_completed()
+        purpose = Purpose.INPUT if fills else Purpose.DEVICE
         try:
             # Not memory of the command stream, which the device may still use.
-            purpose = Purpose.INPUT if fills else Purpose.DEVICE
             allocation = self._memory.allocate(purpose, array.nbytes, "device array")
         except OutOfMemoryError:
+            return self.put(array)
+        if allocation.block.purpose is not purpose:  # it is not device memory
+            self._memory.release(allocation)
             return self.put(array)
         made = DeviceArray(
             array.shape, to_native(array.dtype), VulkanStorage(self, allocation, array.nbytes)

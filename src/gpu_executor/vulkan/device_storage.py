@@ -21,7 +21,8 @@ class VulkanStorage:
         "nbytes", "offset", "whole_range",
     )  # fmt: skip
 
-    def __init__(self, device: Any, allocation: Allocation, nbytes: int) -> None:
+    def __init__(self, device: Any, allocation: Allocation, nbytes: int, last_use: int = 0) -> None:
+        """`last_use` is not 0 if an array that is gone had this memory."""
         self.device = device
         """The `DeviceMemory` that made it."""
         self.allocation = allocation
@@ -33,8 +34,8 @@ class VulkanStorage:
         """Where the storage begins in the buffer, in bytes."""
         self.whole_range = self.handle, self.offset, max(nbytes, MIN_BINDING_BYTES)
         """The buffer, the offset and the bytes that a kernel binds for the whole array."""
-        self.last_use = 0
-        """The timeline value of the last submission of the command stream that uses it."""
+        self.last_use = last_use
+        """The timeline value of the last submission of the command stream that uses the memory."""
         self.checks: tuple[StatusCheck, ...] = ()
         """The checks of the calls that the contents depend on; those that passed may be missing."""
 

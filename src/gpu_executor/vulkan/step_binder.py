@@ -208,7 +208,7 @@ class StepBinder:
             nbytes = max(array.nbytes for array in dispatch.arrays)
             raise DeviceLacksError(
                 f"{self._describe_excess(kernel, nbytes)}, and no part that fits ends where "
-                f"shorter operands repeat and at a multiple of {self._alignment} bytes"
+                f"shorter operands repeat and at a multiple of {parts.alignment} bytes"
             )
         arrays = [
             self._make_bindable(
@@ -224,8 +224,6 @@ class StepBinder:
         ]
         for part in parts.make(arrays):
             self._bind_dispatch(part, bound)
-        self.bytes_bound = sum(array.nbytes for array in dispatch.arrays)
-        self._note_call(self.bytes_bound)
         for step in written_back:
             self._bind_copy(step, bound)
 

@@ -24,7 +24,8 @@ class DispatchParts:
         self._element_bytes: list[int] = []
         """The bytes of each array that belong to one element; 0 for an array that all parts bind
         whole, because it has fewer elements than `count`."""
-        step = math.lcm(alignment, PACK_BYTES)
+        self.alignment = step = math.lcm(alignment, PACK_BYTES)
+        """Every part begins at a multiple of so many bytes of its arrays."""
         multiple, most, count = dispatch.elementwise, dispatch.count, dispatch.count
         for array, each in zip(dispatch.arrays, dispatch.kernel.types, strict=True):
             if array.nbytes < count * each.nbytes:

@@ -133,8 +133,8 @@ class Upload:
             offset += len(part)
 
     def can_fill(self, array: Array) -> bool:
-        """Whether the host writes an array to device memory by itself: where it can, and the device
-        cannot read the array."""
+        """Whether the host writes an array to device memory by itself: where it can, and the array
+        is not in mapped memory."""
         return self._memory.input_purpose is Purpose.INPUT and self._mapped.find(array) is None
 
     def fill(self, array: Array, target: Allocation) -> None:

@@ -110,7 +110,7 @@ void negate_if(int sign, inout SIGNED_NUMBER x) {
     }
 }
 
-// z = 1 / x mod p, below p, for an x below 2p that is not a multiple of p; 0 if x is 0.
+// z = 1 / x mod p, below p, for an x below 2p that is not p; 0 if x is 0.
 void invert_limbs(uint x[LIMBS], out uint z[LIMBS]) {
     SIGNED_NUMBER f, g, d, e;
     [[unroll]] for (uint i = 0; i < LIMBS; ++i) {

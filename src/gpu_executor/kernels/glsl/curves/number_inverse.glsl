@@ -2,7 +2,7 @@
 
 #include "../inverse.glsl"
 
-// z = 1 / x for an x below 2p that is not a multiple of p, or 0. Below 2p. With x = a M, that is
+// z = 1 / x, below 2p, for an x below 2p that is not p; 0 if x is 0. With x = a M, that is
 // M / a = 1 / (a M) times M^2.
 void n_invert(NUMBER x, out NUMBER z) {
     NUMBER factor;
