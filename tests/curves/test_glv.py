@@ -129,7 +129,7 @@ def test_words_of_any_numbers_are_taken_modulo_the_order(
     if place in ("slices", "tables"):
         if place == "slices":
             monkeypatch.setattr(msm_parts, "copies_late", lambda *_: True)
-            monkeypatch.setattr(msm_parts, "choose_slices", lambda *_: (4, 12))
+            monkeypatch.setattr(msm_parts, "choose_slices", lambda *_, **__: (4, 12))
         else:
             monkeypatch.setattr(msm_parts, "choose_tables", lambda *_: 2)
         there, mapped = gpu.to_device(points), gpu.asarray(words)

@@ -147,7 +147,7 @@ def test_msm_in_rounds(
     monkeypatch.setattr(msm_parts, "choose_tables", lambda *_: 1)  # as for many points
     if slices:
         monkeypatch.setattr(msm_parts, "copies_late", lambda *_: True)
-        monkeypatch.setattr(msm_parts, "choose_slices", lambda *_: (256, 445))
+        monkeypatch.setattr(msm_parts, "choose_slices", lambda *_, **__: (256, 445))
     curve, draw, count = SMALL[4], np.random.default_rng(7), 700 + slices
     points = list_points(curve)
     chosen = [points[at] for at in draw.integers(0, len(points), count)]
