@@ -170,6 +170,19 @@ def test_multiples_in_parts_of_the_scalar(
     assert there.sum().tolist() == encode_points(curve, points).sum().tolist()
 
 
+@pytest.mark.parametrize("place", ["host", "device"])
+def test_a_scalar_of_one_column(gpu: gx.PersistentVulkanBackend, place: str) -> None:
+    """As bytes and as a word, for one point and for several."""
+    curve, scalar = OVER_MERSENNE31, OVER_MERSENNE31.order - 5
+    points = curve.generator * [1, 2, 3]
+    there = gpu.to_device(points) if place == "device" else points
+    prime = curve.scalar_field.prime
+    given = np.frombuffer(scalar.to_bytes(prime.element_bytes, "big"), np.uint8)
+    for factor in (given, np.array(scalar, prime.column_dtype)):
+        assert ((there * factor).to_host() == points * scalar).all()
+        assert (there[1] * factor).to_host() == points[1] * scalar
+
+
 @pytest.mark.parametrize("curve", [OVER_MERSENNE31, SMALL_QUADRATIC], ids=lambda curve: curve.name)
 def test_segments_are_as_long_as_a_driver_runs_their_loops(
     gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch, curve: Curve

@@ -244,6 +244,7 @@ def test_random_elements_are_spread_and_repeatable(field: Field) -> None:
     assert all(0 <= value < field.modulus for value in values)
     assert 0.45 < sum(value / field.modulus for value in values) / 2000 < 0.55
     assert field.random(3).tolist() != field.random(3).tolist()
+    assert field.random((), seed=1).tolist() == values[0]
 
 
 # --- copies ---

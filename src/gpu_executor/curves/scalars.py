@@ -137,7 +137,7 @@ def _read_bytes(
     padded = np.zeros((*scalars.shape[:-1], prime.element_bytes), np.uint8)
     padded[..., :width] = upward
     columns = padded.view(prime.column_dtype)
-    return _reduce(field, columns.reshape(*scalars.shape[:-1], *prime.element_shape))
+    return _reduce(field, columns.reshape((*scalars.shape[:-1], *prime.element_shape)))
 
 
 def _read_words(field: Field, scalars: Words, device: ArrayDevice | None, *, reduces: bool) -> Any:

@@ -219,7 +219,7 @@ class Field(FiniteField[FieldArray]):
             for at in range(0, count * width, width)
         ]
         found = words.from_ints(self.prime, values)
-        return FieldArray(self, found.reshape(*lengths, *self.prime.element_shape), "canonical")
+        return FieldArray(self, found.reshape((*lengths, *self.prime.element_shape)), "canonical")
 
     # --- powers and squares ---
 

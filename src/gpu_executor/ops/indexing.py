@@ -147,7 +147,7 @@ def copy_items(layout: ElementLayout, values: ElementData, target: ElementData) 
 def _drop_leading_axes(layout: ElementLayout, values: DeviceArray, axes: int) -> DeviceArray:
     """Values without axes of length 1 in front of `axes` axes: assignment ignores them."""
     extra = max(len(get_shape(layout, values)) - axes, 0)
-    return values.reshape(*values.shape[extra:]) if extra else values
+    return values.reshape(values.shape[extra:]) if extra else values
 
 
 def _check_assignable(layout: ElementLayout, given: Shape, shape: Shape) -> None:

@@ -45,7 +45,7 @@ def resize(prime: Prime, x: ElementData, length: int) -> ElementData:
         y = make_elements(device, prime, count)
         kernel = make_scan_kernel(device, prime, "resize")
         device.submit([Dispatch(kernel, (x, y), count, (length, old), grid_stride=True)])
-        return y.reshape(*shape)
+        return y.reshape(shape)
     resized = np.zeros(shape, x.dtype)
     common = (*[slice(None)] * len(leading), slice(min(old, length)))
     resized[common] = x[common]
@@ -125,7 +125,7 @@ def _evaluate_on_device(
         value = make_elements(device, prime, count)
         arrays = part, points, value
         device.submit([Dispatch(kernel, arrays, count, (part.shape[0],), grid_stride=True)])
-        value = value.reshape(*points.shape)
+        value = value.reshape(points.shape)
         total = value if total is None else elementwise.compute(prime, "fma", [total, step, value])
     assert isinstance(total, DeviceArray)
     return total

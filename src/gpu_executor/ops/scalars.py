@@ -55,7 +55,7 @@ def reduce_scalars(
     many bytes along the last axis as an element has."""
     leading = given.shape[: given.ndim - (given.dtype == np.uint8 or len(prime.element_shape))]
     columns = np.ascontiguousarray(given).view(prime.column_dtype)
-    raw = device.put(columns.reshape(*leading, *prime.element_shape))
+    raw = device.put(columns.reshape((*leading, *prime.element_shape)))
     made = device.empty(raw.shape, raw.dtype)
     count = math.prod(leading)
     if count:
