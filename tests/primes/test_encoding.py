@@ -197,8 +197,8 @@ def test_reduce_accepts_any_integer(prime: Prime, data: st.DataObject) -> None:
         (1.5, "element 0 is of type float"),
         (np.array([1.5]), "float64"),
         (np.array([True]), "bool"),
-        (b"\x01\x02", "found bytes; convert bytes with bytes_to_words"),
-        (bytearray(4), "found bytearray; convert bytes with bytes_to_words"),
+        (b"\x01\x02", "found bytes; from_bytes converts bytes"),
+        (bytearray(4), "found bytearray; from_bytes converts bytes"),
         ("12", "found str"),
     ],
 )

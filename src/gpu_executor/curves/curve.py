@@ -43,7 +43,7 @@ from gpu_executor.errors import (
     PointError,
 )
 from gpu_executor.fields import ExtensionField, Field
-from gpu_executor.fields.finite_field import FiniteFieldArray
+from gpu_executor.fields.finite_field import FiniteFieldArray, as_int
 from gpu_executor.fields.layout_array import check_one_place, parse_axes
 from gpu_executor.ops import elementwise, indexing
 from gpu_executor.ops.msm_parts import MsmParts
@@ -560,7 +560,7 @@ class Curve:
         if len({each.form for each in given}) > 1:
             given = [each.affine() for each in given]
         layout = self.get_layout(given[0].form)
-        words = join(layout, [each.data for each in given], axis)
+        words = join(layout, [each.data for each in given], as_int(axis, "axis"))
         known = all(each.known_in_subgroup for each in given)
         return PointArray(self, words, known_in_subgroup=known)
 

@@ -222,7 +222,8 @@ class PointArray(LayoutArray):
     def _get_coordinate(self, number: int) -> Any:
         # Because of the ellipsis NumPy returns an array and never a scalar.
         index: Any = (*[slice(None)] * self.ndim, number, ...)
-        return self.curve.wrap_coordinate(self.affine().data[index])
+        # A copy: points cannot be changed in place, and arrays of fields can.
+        return self.curve.wrap_coordinate(self.affine().data[index].copy())
 
     def tolist(self) -> Any:
         """The points as nested lists of (x, y), or of None for the point at infinity; coordinates

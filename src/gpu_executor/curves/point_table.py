@@ -62,6 +62,12 @@ class PointTable:
             f"{plan.tables} tables, windows of {plan.window_bits} bits, {self.nbytes:,} bytes>"
         )
 
+    def __reduce__(self) -> Any:
+        raise ArgumentTypeError(
+            "a table of points is in device memory and cannot be pickled; table.save(path) writes "
+            "it to a file, and curve.load_table reads it"
+        )
+
     def save(self, path: str | Path) -> None:
         """Write the table to a file, which `curve.load_table` reads for the same points."""
         words = self.data.numpy().tobytes()

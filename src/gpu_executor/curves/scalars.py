@@ -99,8 +99,10 @@ def refuse_ambiguous_row(field: Field, scalars: Any, points: Shape) -> None:
     prime = field.prime
     if not isinstance(scalars, np.ndarray) or scalars.shape != points[-1:] or not points:
         return
-    width = {prime.column_dtype: prime.columns, np.dtype(np.uint8): encoding.byte_width(prime)}
-    if prime.element_shape and width.get(scalars.dtype.newbyteorder("=")) == len(scalars):
+    width = {np.dtype(np.uint8): encoding.byte_width(prime)}
+    if prime.element_shape:  # else a row of words has a scalar for each point
+        width[prime.column_dtype] = prime.columns
+    if len(scalars) > 1 and width.get(scalars.dtype.newbyteorder("=")) == len(scalars):
         raise ArgumentShapeError(
             f"{len(scalars)} points are multiplied by a row of {len(scalars)} {scalars.dtype}: "
             f"scalars.reshape(1, {len(scalars)}) is one scalar for all points, in words or bytes, "

@@ -81,7 +81,7 @@ class FieldArray(FiniteFieldArray):
         return int(self.item())
 
     def __index__(self) -> int:
-        if self.size != 1:
+        if self.shape:
             raise ArgumentTypeError(
                 f"an array of shape {self.shape} is not a single integer; index it first"
             )
@@ -140,6 +140,11 @@ class Field(FiniteField[FieldArray]):
 
         With `reduce`, any integers are taken modulo p.
         """
+        if isinstance(values, FiniteFieldArray):
+            raise ArgumentTypeError(
+                f"{self.name}: encode takes integers, not an array of {values.field.name}; its "
+                "tolist() are integers"
+            )
         found = encoding.ints_to_words(self.prime, values, reduce=reduce)
         return FieldArray(self, found, "canonical")
 
@@ -253,8 +258,7 @@ class Field(FiniteField[FieldArray]):
         itself or does not overlap it, or is a new array. `device`, an executor or a backend,
         transforms an array of the host, and the result is on the host again.
         """
-        options = TransformOptions(False, order_in, order_out, coset)
-        self._check_options(options)
+        options = self._make_options(False, order_in, order_out, coset)
         return self._write(partial(self._transform, options), a, self._check(a).shape, device, out)
 
     def intt(
@@ -268,8 +272,7 @@ class Field(FiniteField[FieldArray]):
         out: FieldArray | None = None,
     ) -> FieldArray:
         """The coefficients of the polynomials that have these values: the inverse of `ntt`."""
-        options = TransformOptions(True, order_in, order_out, coset)
-        self._check_options(options)
+        options = self._make_options(True, order_in, order_out, coset)
         return self._write(partial(self._transform, options), a, self._check(a).shape, device, out)
 
     def lde(
@@ -298,9 +301,8 @@ class Field(FiniteField[FieldArray]):
         *rows, length = shape
         extended = (*rows, length * factor)
         transforms.check_length(self.prime, extended)
-        self._check_coset(coset)
         # An inverse transform on the coset 1/g leaves coefficient i times g^i.
-        inverse = None if coset is None else self._invert_scalar(coset % self.modulus)
+        inverse = None if coset is None else self._invert_scalar(self._parse_coset(coset))
 
         def extend(values: FieldArray) -> FieldArray:
             order = transforms.get_extension_order(self.prime, self._load(values), extended[-1])
@@ -388,17 +390,23 @@ class Field(FiniteField[FieldArray]):
     def _transform(self, options: TransformOptions, a: FieldArray) -> FieldArray:
         return self._wrap(transforms.transform(self.prime, self._load(a), options))
 
-    def _check_options(self, options: TransformOptions) -> None:
-        for name, order in (("order_in", options.order_in), ("order_out", options.order_out)):
+    def _make_options(
+        self, inverse: bool, order_in: Order, order_out: Order, coset: int | None
+    ) -> TransformOptions:
+        for name, order in (("order_in", order_in), ("order_out", order_out)):
             if order not in ("natural", "reversed"):
                 raise ArgumentTypeError(f"{name} must be 'natural' or 'reversed', not {order!r}")
-        self._check_coset(options.coset)
+        factor = None if coset is None else self._parse_coset(coset)
+        return TransformOptions(inverse, order_in, order_out, factor)
 
-    def _check_coset(self, coset: int | None) -> None:
-        if coset is not None and as_int(coset, "coset") % self.modulus == 0:
+    def _parse_coset(self, coset: int) -> int:
+        """The coset as a Python integer modulo p, which is not 0."""
+        factor = as_int(coset, "coset") % self.modulus
+        if not factor:
             raise ArgumentTypeError(
                 f"{self.name}: coset must not be a multiple of the modulus, as {coset} is"
             )
+        return factor
 
     # --- results in arrays of the caller's, and on the host after a device has computed them ---
 

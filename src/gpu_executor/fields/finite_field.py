@@ -245,7 +245,7 @@ class FiniteFieldArray(ElementArray):
             return field.matmul(self, right)
         *leading, k, n = other.shape
         columns = right.transpose(other.ndim - 2, *range(other.ndim - 2), other.ndim - 1)
-        product = field.matmul(self, columns.reshape(k, -1))
+        product = field.matmul(self, columns.reshape(k, math.prod(leading) * n))
         return product.reshape(*self.shape[:-1], *leading, n)
 
     def __array_function__(
@@ -495,7 +495,12 @@ class FiniteField(ABC, Generic[A]):
         if isinstance(b, FiniteFieldArray):
             array: Any = b
             field = array.field if self.contains(array.field) else self
-            return self.mul(a, field.inverse(array, zero="error"))
+            shapes = [array.shape]
+            if isinstance(a, FiniteFieldArray):
+                check_one_place([a, array])
+                shapes.insert(0, a.shape)
+            quotients = math.prod(elementwise.find_common_shape(self.layout, shapes))
+            return self.mul(a, field.inverse(array, zero="error" if quotients else "zero"))
         divisor = self._parse_scalar(b)
         inverse = self._invert_scalar(divisor)
         if inverse == self._parse_scalar(0):

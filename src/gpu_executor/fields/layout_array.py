@@ -137,7 +137,8 @@ class LayoutArray(TypedArray):
     def transpose(self, *axes: int | Shape | None) -> Self:
         """A view with the axes in another order, by default reversed."""
         given: Any = axes[0] if len(axes) == 1 else axes
-        order = parse_axes(given, self.shape) if given not in (None, ()) else self._reverse_axes()
+        by_default = given is None or (isinstance(given, tuple) and not given)
+        order = self._reverse_axes() if by_default else parse_axes(given, self.shape)
         if len(order) != self.ndim:
             raise ArgumentShapeError(f"axes {given} are not all axes of shape {self.shape}")
         return self._with(elementwise.transpose(self.layout, self.data, order))

@@ -151,9 +151,9 @@ def _drop_leading_axes(layout: ElementLayout, values: DeviceArray, axes: int) ->
 
 
 def _check_assignable(layout: ElementLayout, given: Shape, shape: Shape) -> None:
-    own = given[max(len(given) - len(shape), 0) :]
-    fits = math.prod(given) == math.prod(own) and all(
-        n in (1, wanted) for n, wanted in zip(own[::-1], shape[::-1], strict=False)
+    extra = max(len(given) - len(shape), 0)
+    fits = all(n == 1 for n in given[:extra]) and all(
+        n in (1, wanted) for n, wanted in zip(given[extra:][::-1], shape[::-1], strict=False)
     )
     if not fits:
         raise ArgumentShapeError(

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import operator
 from dataclasses import dataclass
+
+import numpy as np
 
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import ArrayDevice
@@ -199,8 +202,12 @@ def plan_tables(
 ) -> MsmPlan:
     """Choose the windows and the tables of multiples of fixed points, within `memory` bytes."""
     for name, value in (("window", window), ("memory", memory)):
-        if value is not None and (isinstance(value, bool) or not hasattr(value, "__index__")):
+        if value is not None and (
+            isinstance(value, bool | np.bool_) or not hasattr(value, "__index__")
+        ):
             raise ArgumentTypeError(f"precompute: {name} is {value!r}; it must be a whole number")
+    window = None if window is None else operator.index(window)
+    memory = None if memory is None else operator.index(memory)
     bits = curve.order.bit_length()
     if window is not None and not 2 <= window <= min(MAX_WINDOW_BITS, bits + 1):
         raise ArgumentTypeError(

@@ -22,6 +22,8 @@ Bytes = npt.NDArray[np.uint8]
 BytesLike = bytes | bytearray | memoryview | Bytes
 
 BYTE_BITS = 8
+MAX_WIDTH = 1 << 16
+"""Bytes of an element that callers may ask for."""
 
 
 def byte_width(prime: Prime) -> int:
@@ -74,7 +76,7 @@ def _flatten(
     if isinstance(ints, bytes | bytearray | memoryview | str):
         raise ArgumentTypeError(
             f"{prime.name}: expected integers, found {type(ints).__name__}; "
-            "convert bytes with bytes_to_words"
+            "from_bytes converts bytes"
         )
     if not isinstance(ints, Iterable):
         return [ints], ()
@@ -183,9 +185,9 @@ def to_byte_rows(prime: Prime, data: BytesLike, width: int) -> tuple[Bytes, tupl
     if not isinstance(data, np.ndarray):
         try:
             flat = np.frombuffer(data, np.uint8)
-        except TypeError as error:
+        except (TypeError, ValueError, BufferError) as error:
             raise ArgumentTypeError(
-                f"{prime.name}: expected bytes, found {type(data).__name__}"
+                f"{prime.name}: expected contiguous bytes, found {type(data).__name__}"
             ) from error
         if len(flat) % width:
             raise ArgumentShapeError(
@@ -207,9 +209,12 @@ def check_width(prime: Prime, width: int | None) -> int:
     """Return the number of bytes of an element: `byte_width(prime)` for None."""
     if width is None:
         return byte_width(prime)
-    if width < 1:
-        raise ArgumentShapeError(f"{prime.name}: width is {width}; it must be at least 1")
-    return width
+    if isinstance(width, bool | np.bool_) or not hasattr(width, "__index__"):
+        raise ArgumentTypeError(f"{prime.name}: width is {width!r}; it must be an integer")
+    if not 1 <= width <= MAX_WIDTH:
+        bound = f"at most {MAX_WIDTH:,}" if width > 0 else "at least 1"
+        raise ArgumentShapeError(f"{prime.name}: width is {width}; it must be {bound}")
+    return operator.index(width)
 
 
 def is_little(prime: Prime, byteorder: str) -> bool:

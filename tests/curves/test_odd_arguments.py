@@ -1,0 +1,74 @@
+"""Calls on points that few make, against integers, or refused in words."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.curves import Curve
+from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
+from tests.support.curves_under_test import FILLS_LIMBS, FILLS_WORDS, OVER_MERSENNE31, SMALL
+
+Gpu = gx.PersistentVulkanBackend
+in_both_places = pytest.mark.parametrize("place", ["host", "device"])
+
+
+@pytest.mark.parametrize("curve", [FILLS_WORDS, FILLS_LIMBS], ids=lambda curve: curve.name)
+@pytest.mark.parametrize("window", [5, 8, 11])
+def test_tables_far_apart_of_scalars_of_one_column(gpu: Gpu, curve: Curve, window: int) -> None:
+    """The factor between two tables has more than 32 bits."""
+    points = curve.generator * [2, 3, 5]
+    point_bytes = 2 * curve.key.prime.element_bytes
+    scalars = [curve.order - 1, curve.order // 3, 7]
+    expected = curve.generator * (2 * scalars[0] + 3 * scalars[1] + 5 * scalars[2])
+    for tables in (1, 2, 3):
+        memory = tables * 3 * point_bytes
+        table = curve.precompute(gpu.to_device(points), window=window, memory=memory)
+        assert curve.msm(table, scalars).to_host() == expected
+
+
+@in_both_places
+def test_coordinates_are_copies(gpu: Gpu, place: str) -> None:
+    curve = SMALL[4]
+    points = curve.generator * [1, 2, 3]
+    there = gpu.to_device(points) if place == "device" else points
+    before = points.tolist()
+    for coordinate in (there.x, there.y):
+        coordinate[...] = 3
+    assert there.tolist() == before and there.is_on_curve().all()
+
+
+@pytest.mark.parametrize("curve", [OVER_MERSENNE31, FILLS_WORDS], ids=lambda curve: curve.name)
+def test_a_row_of_bytes_as_long_as_the_points_is_refused(curve: Curve) -> None:
+    count = curve.scalar_field.prime.element_bytes
+    points = curve.generator * list(range(1, count + 1))
+    row = np.arange(count, dtype=np.uint8)
+    with pytest.raises(ArgumentShapeError, match="is one scalar for all points"):
+        points * row
+    scalar = int.from_bytes(row.tobytes(), "big")
+    assert (points * row.reshape(1, -1) == points * scalar).all()
+    words = np.arange(count).astype(curve.scalar_field.prime.column_dtype)
+    assert (points * words == points * list(range(count))).all()
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int64])
+def test_windows_and_budgets_of_any_integer_type(gpu: Gpu, kind: Any) -> None:
+    curve = OVER_MERSENNE31
+    points = curve.generator * [1, 2, 3]
+    table = curve.precompute(gpu.to_device(points), window=kind(8), memory=kind(100))
+    assert curve.msm(table, [5, 6, 7]).to_host() == curve.generator * 38
+    with pytest.raises(ArgumentTypeError, match=r"table\.save\(path\) writes it"):
+        pickle.dumps(table)
+
+
+def test_axes_are_integers() -> None:
+    points = OVER_MERSENNE31.generator * [1, 2]
+    axis: Any
+    for axis in (None, "0", (0,), 1.0, True):
+        for join in (OVER_MERSENNE31.concatenate, OVER_MERSENNE31.stack):
+            with pytest.raises(ArgumentTypeError, match="axis must be an integer"):
+                join([points, points], axis=axis)
