@@ -65,6 +65,14 @@ def test_windows_and_budgets_of_any_integer_type(gpu: Gpu, kind: Any) -> None:
         pickle.dumps(table)
 
 
+def test_words_in_other_kinds_of_arrays(gpu: Gpu) -> None:
+    curve = gx.curves.SECP256K1
+    points, words = curve.generator * [1, 2], np.array([[3, 0, 0, 0], [5, 0, 0, 0]], np.uint64)
+    matrix: Any = words.view(np.matrix)
+    assert curve.msm(points, matrix) == curve.generator * 13
+    assert curve.msm(gpu.to_device(points), matrix).to_host() == curve.generator * 13
+
+
 def test_axes_are_integers() -> None:
     points = OVER_MERSENNE31.generator * [1, 2]
     axis: Any

@@ -73,6 +73,7 @@ def to_scalar_words(
     if isinstance(scalars, np.ndarray):
         if is_masked(scalars):
             raise ArgumentTypeError("scalars is a masked array; pass its .data or .filled(value)")
+        scalars = np.asarray(scalars)  # a matrix keeps two axes whatever is done to it
         if scalars.dtype == np.uint8:
             return _read_bytes(field, scalars, byteorder, device)
         if scalars.dtype.newbyteorder("=") == field.prime.column_dtype:

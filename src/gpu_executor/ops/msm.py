@@ -45,7 +45,7 @@ from gpu_executor.ops.points import (
     to_affine,
     to_limb_form,
 )
-from gpu_executor.ops.scalars import ONE_COLUMN_BITS
+from gpu_executor.ops.scalars import encode_scalar
 from gpu_executor.ops.sort import gains_by_rows, sort_pairs
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.glv import Glv
@@ -91,16 +91,9 @@ def make_tables(
 
 def _shift_points(curve: CurveKey, points: DeviceArray, bits: int) -> DeviceArray:
     """2^bits P, affine."""
-    order_bits = curve.order.bit_length()
-    nbytes = -(-order_bits // 32) * 4
-    one_column = np.uint64 if nbytes == 8 else np.uint32
     while bits:
-        step = min(bits, order_bits - 1)  # `mul` takes scalars as long as the order
-        factor = np.frombuffer((1 << step).to_bytes(nbytes, "little"), np.uint32)
-        if order_bits <= ONE_COLUMN_BITS:
-            points = mul(curve, points, factor.view(one_column))
-        else:
-            points = mul(curve, points, factor.reshape(1, -1))
+        step = min(bits, curve.order.bit_length() - 1)  # `mul` takes scalars as long as the order
+        points = mul(curve, points, encode_scalar(curve, 1 << step))
         bits -= step
     return to_affine(curve, points)
 

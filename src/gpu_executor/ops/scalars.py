@@ -66,6 +66,15 @@ def reduce_scalars(
     return made
 
 
+def encode_scalar(curve: CurveKey, value: int) -> Words:
+    """An array of one scalar, which is as long as the order or shorter."""
+    nbytes = -(-curve.order.bit_length() // 32) * 4
+    words = np.frombuffer(value.to_bytes(nbytes, "little"), np.uint32)
+    if curve.order.bit_length() > ONE_COLUMN_BITS:
+        return words.reshape(1, -1)
+    return words.view(np.uint64) if nbytes == 8 else words
+
+
 def get_columns(curve: CurveKey, scalars: ElementData) -> Shape:
     """The axis of the columns of a scalar; none if a scalar is one column."""
     return () if curve.order.bit_length() <= ONE_COLUMN_BITS else scalars.shape[-1:]
