@@ -190,8 +190,12 @@ class Kernel:
         return tuple(encoded)
 
     def local_size(self) -> tuple[int, int, int]:
-        """Return the work-group size with the kernel's constants; a plan may choose another x."""
+        """Return the work-group size with the kernel's constants; a plan may choose another x
+        where no result depends on it (`is_tuned`).
+        """
         local, fixed = self.interface.local_size, dict(self.constants)
+        if self.work_group is not None and not self.is_tuned and local.spec_ids[0] is not None:
+            fixed.setdefault(local.spec_ids[0], self.work_group)
         x, y, z = (
             size if spec_id is None else int(fixed.get(spec_id, size))
             for size, spec_id in zip(local.size, local.spec_ids, strict=True)
@@ -228,6 +232,12 @@ class Kernel:
     def has_init(self) -> bool:
         """Whether any output begins with an initial value."""
         return any(pattern is not None for pattern in self.init)
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether the declaration says that no result depends on the work-group size: output i
+        depends on inputs i alone, or the plan chooses the elements of an invocation."""
+        return self.split == "elements" or self.per_invocation is not None
 
     @property
     def push_bytes(self) -> int:
@@ -309,9 +319,12 @@ class Kernel:
         numbers of the parameters (`wgsl.py`).
         """
         code = _read_code(code_or_path)
-        interface = read_interface(code)
         name = name or _choose_default_name(code_or_path, code)
         where = f"kernel {name!r}"
+        try:
+            interface = read_interface(code, constants)
+        except SpirvError as error:
+            raise SpirvError(f"{where}: {error}") from None
         arguments = read_arguments(
             where, interface, status + (scratch is not None), access, (inputs, outputs), dtypes
         )
@@ -609,6 +622,29 @@ def _check_against_code(kernel: Kernel) -> None:
             "call has in x, y and z"
         )
     _check_per_invocation(kernel)
+    _check_chosen_constants(kernel)
+
+
+def _check_chosen_constants(kernel: Kernel) -> None:
+    """Refuse code whose layout depends on a specialization constant that the plan chooses."""
+    where, interface = f"kernel {kernel.name!r}", kernel.interface
+    x, *others = interface.local_size.spec_ids
+    own = dict(kernel.constants)
+    chosen = {kernel.per_invocation}
+    if kernel.is_tuned or kernel.work_group is not None:
+        chosen.add(x)
+    open_ids = chosen - {None} - own.keys()
+    for spec_id in sorted(interface.length_ids & open_ids):
+        raise KernelError(
+            f"{where}: the length of an array in a block depends on specialization constant "
+            f"{spec_id}, which is not known when the kernel is made; set it with "
+            f"constants={{{spec_id}: ...}}"
+        )
+    if kernel.is_tuned and x in open_ids and x in others:
+        raise KernelError(
+            f"{where}: specialization constant {x} is the work-group's size in more than one "
+            f"dimension, so the plan cannot choose it; set it with constants={{{x}: ...}}"
+        )
 
 
 def _check_words(kernel: Kernel, wgsl: Kernel) -> None:

@@ -124,6 +124,7 @@ def test_a_compiled_kernel_in_every_spirv_version(vulkan: str) -> None:
             BlockMember("count", 0, np.dtype("u4"), (), ()),
             BlockMember("moduli", 4, np.dtype("u4"), (26,), (4,)),
         ),
+        depends_on_group=True,
     )  # fmt: skip
     assert found.constant(1) == SpecConstant(1, "int", 32, -5)
     assert found.constant(9) is None
@@ -377,9 +378,10 @@ def test_of_two_blocks_of_push_constants_the_used_one_counts() -> None:
 
 def test_a_type_nested_repeatedly_is_sized_in_linear_time() -> None:
     types: list[Instruction] = [(21, 9, 32, 0)]
-    for outer in range(10, 51):
-        types += [(72, outer, 0, 35, 0), (72, outer, 1, 35, 4), (30, outer, outer - 1, outer - 1)]
-    assert read_interface(push_kernel(*types)).push_constant_bytes == 4 + 41 * 4
+    for depth in range(27):
+        outer, inner = 50 - 26 + depth, 9 if depth == 0 else 49 - 26 + depth
+        types += [(72, outer, 0, 35, 0), (72, outer, 1, 35, 4 << depth), (30, outer, inner, inner)]
+    assert read_interface(push_kernel(*types)).push_constant_bytes == 4 << 27
 
 
 def test_debug_lines_and_unknown_instructions_are_accepted_anywhere() -> None:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpu_executor.errors import SpirvError
+from gpu_executor.kernel_arguments import have_same_layout
 from gpu_executor.spirv import ShaderInterface, StorageBlock, read_interface
 from tests.support.glsl import compile_glsl
 
@@ -22,13 +24,21 @@ layout(local_size_x = 1) in;
 """
 
 
-def read(body: str, options: tuple[str, ...] = ()) -> ShaderInterface:
+def read(
+    body: str, options: tuple[str, ...] = (), constants: dict[int, Any] | None = None
+) -> ShaderInterface:
     source = f"{EXTENSIONS}{body}\nvoid main() {{}}"
-    return read_interface(compile_glsl(source, "1.2", options=options))
+    return read_interface(compile_glsl(source, "1.2", options=options), constants)
 
 
-def read_buffer(members: str, before: str = "", layout: str = "std430") -> StorageBlock:
-    found = read(f"{before} layout({layout}, binding = 0) buffer Block {{ {members} }};")
+def read_buffer(
+    members: str,
+    before: str = "",
+    layout: str = "std430",
+    constants: dict[int, Any] | None = None,
+) -> StorageBlock:
+    block = f"{before} layout({layout}, binding = 0) buffer Block {{ {members} }};"
+    found = read(block, constants=constants)
     assert len(found.buffers) == 1
     return found.buffers[0]
 
@@ -198,11 +208,40 @@ def test_layouts_that_no_dtype_has(members: str, before: str, layout: str) -> No
     assert (found.element, found.length, found.layout) == (None, None, layout)
 
 
-def test_a_length_that_can_be_specialized_is_not_fixed() -> None:
-    constant = "layout(constant_id = 0) const uint N = 8;"
-    for length in ("N", "2 * N + 1"):
-        found = read_buffer(f"float x[{length}];", constant)
-        assert (found.element, found.stride, found.length) == (np.dtype("f4"), 4, None)
+TAIL = {"names": ["y", "tail"], "formats": ["3f4", "u8"], "offsets": [0, 32], "itemsize": 40}
+
+
+@pytest.mark.parametrize(
+    ("members", "constants", "dtype", "length"),
+    [
+        ("float x[N];", {}, "f4", 8),
+        ("float x[N];", {0: 3}, "f4", 3),
+        ("float x[2 * N + M];", {0: 5}, "f4", 12),
+        ("dvec2 x[N];", {0: np.uint8(4)}, "(2,)f8", 4),
+        ("uint head; float y[N];", {0: 3}, "u4, (3,)f4", 1),
+        ("float y[N]; uint64_t tail;", {0: 3}, TAIL, 1),
+    ],
+)
+def test_lengths_that_are_specialization_constants(
+    members: str, constants: dict[int, int], dtype: Any, length: int
+) -> None:
+    before = "layout(constant_id = 0) const uint N = 8; layout(constant_id = 1) const uint M = 2;"
+    found = read_buffer(members, before, constants=constants)
+    assert found.element is not None
+    assert have_same_layout(found.element, np.dtype(dtype))
+    assert found.length == length
+
+
+def test_a_specialized_array_that_reaches_into_the_next_member_is_refused() -> None:
+    constant = "layout(constant_id = 0) const uint N = 4;"
+    members = "float w[N]; float bias;"
+    found = read_buffer(members, constant, constants={0: 5})
+    assert found.element is None
+    for block in ("layout(push_constant)", "layout(binding = 0)"):
+        text = f"{constant} {block} uniform P {{ {members} }};"
+        read(text, constants={0: 3})
+        with pytest.raises(SpirvError, match=r"w at byte 0, whose \d+ bytes overlap bias at byte"):
+            read(text, constants={0: 5})
 
 
 def test_names_of_buffers() -> None:

@@ -5,6 +5,7 @@ This file requires glslc.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.errors import KernelError
+from tests.support.glsl import compile_glsl
 
 SUM_GROUPS = """
 #version 450
@@ -31,6 +33,10 @@ void main() {
     if (at == 0) y[gl_WorkGroupID.x] = sums[0];
 }
 """
+
+
+def strip_version(text: str) -> str:
+    return text.replace("#version 450", "")
 
 
 def count_groups(shape: tuple[int, ...]) -> tuple[int]:
@@ -79,11 +85,135 @@ def test_results_by_work_group_have_the_declared_size(gpu: gx.PersistentVulkanBa
 
 
 @pytest.mark.parametrize(
-    "group", ["gl_WorkGroupID.x", "gl_LocalInvocationID.x", "gl_LocalInvocationIndex"]
+    "group",
+    [
+        "gl_WorkGroupID.x",
+        "gl_LocalInvocationID.x",
+        "gl_LocalInvocationIndex",
+        "gl_WorkGroupSize.x",
+        "gl_NumWorkGroups.x",
+        "gl_NumSubgroups",
+        "max(gl_WorkGroupSize.x, 3u)",
+    ],
 )
+@pytest.mark.parametrize("options", [(), ("-O",)], ids=["names", "optimised"])
 def test_results_by_work_groups_of_no_declared_size_are_refused(
-    gpu: gx.PersistentVulkanBackend, group: str
+    gpu: gx.PersistentVulkanBackend, group: str, options: tuple[str, ...]
 ) -> None:
-    kernel = gx.Kernel.from_glsl(GROUP_OF_EACH.replace("GROUP", group))
-    with pytest.raises(KernelError, match="or reads gl_WorkGroupID or gl_LocalInvocationID"):
-        gpu.run(kernel, np.ones(64, np.uint32))
+    body = "#extension GL_KHR_shader_subgroup_basic : require" + GROUP_OF_EACH
+    code = compile_glsl(strip_version(body).replace("GROUP", group), "1.2", options=options)
+    kernel = gx.Kernel.from_spirv(code)
+    for count in (64, 32_768):
+        with pytest.raises(KernelError, match="nothing gives the size: give work_group=64"):
+            gpu.run(kernel, np.ones(count, np.uint32))
+    given = gx.Kernel.from_spirv(code, work_group=32)
+    found = [gpu.run(given, np.ones(count, np.uint32)) for count in (64, 32_768)]
+    if "gl_NumWorkGroups" not in group:
+        np.testing.assert_array_equal(found[0], found[1][:64])
+    else:
+        assert [int(each[0]) for each in found] == [2, 1024]
+
+
+SIZED = """
+#version 450
+layout(constant_id = 0) const uint BLOCK = 32;
+layout(local_size_x_id = 0) in;
+layout(binding = 0) readonly buffer X { uint x[]; };
+layout(binding = 1) writeonly buffer Y { uint y[]; };
+uint scale(uint block) { return block * 10; }
+void main() {
+    uint i = gl_GlobalInvocationID.x;
+    if (i < x.length()) y[i] = VALUE;
+}
+"""
+SIZED_VALUES: dict[str, Callable[[Any, int], Any]] = {
+    "i / BLOCK": lambda i, block: i // block,
+    "i / (2 * BLOCK + 1)": lambda i, block: i // (2 * block + 1),
+    "scale(BLOCK) + i % gl_WorkGroupSize.x": lambda i, block: block * 10 + i % block,
+    "clamp(i, 3u, BLOCK)": lambda i, block: np.clip(i, 3, block),
+    "(i > BLOCK ? 1 : 0)": lambda i, block: (i > block).astype(np.uint32),
+}
+
+
+@pytest.mark.parametrize("value", SIZED_VALUES)
+@pytest.mark.parametrize("options", [(), ("-O",)], ids=["names", "optimised"])
+def test_the_size_constant_in_the_code_has_its_default(
+    gpu: gx.PersistentVulkanBackend, value: str, options: tuple[str, ...]
+) -> None:
+    code = compile_glsl(strip_version(SIZED).replace("VALUE", value), "1.2", options=options)
+    compute = SIZED_VALUES[value]
+    for declared, block in (({}, 32), ({"work_group": 16}, 16), ({"constants": {0: 8}}, 8)):
+        kernel = gx.Kernel.from_spirv(code, **declared)
+        for count in (100, 20_000):
+            i = np.arange(count, dtype=np.uint32)
+            np.testing.assert_array_equal(gpu.run(kernel, i), compute(i, block))
+            np.testing.assert_array_equal(
+                gpu.run(kernel, gpu.to_device(i)).numpy(), compute(i, block)
+            )
+
+
+def test_a_size_constant_that_only_sets_the_size_is_chosen_by_the_plan(
+    gpu: gx.PersistentVulkanBackend,
+) -> None:
+    kernel = gx.Kernel.from_glsl(SIZED.replace("VALUE", "x[i] + 1"))
+    x = np.arange(20_000, dtype=np.uint32)
+    assert "work-group: 128 of (64, 128, 256, 512)" in str(gpu.explain(kernel, x))
+    np.testing.assert_array_equal(gpu.run(kernel, x), x + 1)
+
+
+def test_split_kernels_promise_that_no_result_depends_on_the_size(
+    gpu: gx.PersistentVulkanBackend,
+) -> None:
+    value = "x[i] + gl_WorkGroupSize.x - BLOCK"
+    kernel = gx.Kernel.from_glsl(SIZED.replace("VALUE", value), split="elements")
+    x = np.arange(20_000, dtype=np.uint32)
+    assert "work-group: 128 of (64, 128, 256, 512)" in str(gpu.explain(kernel, x))
+    np.testing.assert_array_equal(gpu.run(kernel, x), x)
+
+
+TILES = """
+#version 450
+layout(constant_id = 0) const uint WIDTH = 4;
+layout(constant_id = 1) const uint HEIGHT = 2;
+layout(local_size_x_id = 0, local_size_y_id = ROWS_ID) in;
+layout(binding = 0) writeonly buffer Y { uint y[]; };
+void main() {
+    uvec2 at = gl_GlobalInvocationID.xy;
+    uint place = 100 * HEIGHT * gl_WorkGroupSize.y + gl_LocalInvocationIndex;
+    y[at.y * WIDTH * gl_NumWorkGroups.x + at.x] = place;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("rows", "declared", "size"),
+    [
+        ("1", {}, (4, 2)),
+        ("1", {"constants": {1: 3}}, (4, 3)),
+        ("0", {}, (4, 4)),
+        ("0", {"work_group": 2}, (2, 2)),
+    ],
+)
+def test_sizes_of_two_dimensions_have_the_defaults_that_the_code_names(
+    gpu: gx.PersistentVulkanBackend, rows: str, declared: dict[str, Any], size: tuple[int, int]
+) -> None:
+    kernel = gx.Kernel.from_glsl(
+        TILES.replace("ROWS_ID", rows), grid=(3, 2), count=False, **declared
+    )
+    assert kernel.local_size()[:2] == size
+    width, height = size
+    named = size[1] if rows == "1" else 2
+    i = np.arange(width * height).reshape(height, width) + 100 * named * height
+    expected = np.tile(i, (2, 3)).ravel()
+    np.testing.assert_array_equal(gpu.run(kernel, out_shape=expected.shape), expected)
+
+
+def test_a_plan_cannot_choose_a_size_of_two_dimensions() -> None:
+    text = """
+#version 450
+layout(local_size_x_id = 0, local_size_y_id = 0) in;
+layout(binding = 0) buffer X { uint x[]; };
+void main() { x[gl_GlobalInvocationID.x] += 1; }
+"""
+    with pytest.raises(KernelError, match="size in more than one dimension"):
+        gx.Kernel.from_glsl(text, split="elements")

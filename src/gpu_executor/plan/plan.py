@@ -52,30 +52,26 @@ def choose_work_groups(
 
 def depends_on_size(kernel: Kernel) -> bool:
     """Whether results may depend on the work-group size: invocations share memory, wait for each
-    other, or read their places in work-groups."""
+    other, or read their places in work-groups, the size or the number of work-groups."""
     interface = kernel.interface
     shares = interface.has_shared_memory or interface.has_barriers
-    return shares or (interface.uses_group_ids and not _is_tuned(kernel))
+    is_square = interface.local_size.spec_ids[0] in interface.local_size.spec_ids[1:]
+    return shares or ((interface.depends_on_group or is_square) and not kernel.is_tuned)
 
 
 def declares_size(kernel: Kernel) -> bool:
     """Whether `work_group` is the size of every work-group, not a preference for large calls."""
-    return kernel.work_group is not None and not _is_tuned(kernel)
-
-
-def _is_tuned(kernel: Kernel) -> bool:
-    """Whether the declaration says that no result depends on the work-group size: output i depends
-    on inputs i alone, or the plan chooses the elements of an invocation."""
-    return kernel.split == "elements" or kernel.per_invocation is not None
+    return kernel.work_group is not None and not kernel.is_tuned
 
 
 def _get_declared_size(kernel: Kernel, default: int) -> int:
-    """The size along x of a kernel whose results depend on it: `work_group`, or what the code
-    has."""
-    if kernel.work_group is None and default == 1 and depends_on_size(kernel):
+    """The size along x of a kernel whose results depend on it: `work_group`, or what the code has.
+    A default of 1 is glslang's, and nobody's choice."""
+    if kernel.work_group is None and default == 1:
         raise KernelError(
-            f"kernel {kernel.name!r}: its results may depend on the size of a work-group (the code "
-            "has shared memory or barriers, or reads gl_WorkGroupID or gl_LocalInvocationID), and "
+            f"kernel {kernel.name!r}: its results may depend on the size of a work-group (it has a "
+            "grid, shared memory or barriers, or its code reads gl_WorkGroupID, "
+            "gl_LocalInvocationID, gl_WorkGroupSize, gl_NumWorkGroups or gl_NumSubgroups), and "
             "nothing gives the size: give work_group=64, or write layout(local_size_x = 64) in;"
         )
     return kernel.work_group or default

@@ -13,6 +13,7 @@ import numpy as np
 
 from gpu_executor.errors import SpirvError
 from gpu_executor.spirv.access import ATOMIC, LOAD, STORE, UNKNOWN, Access, CodeUses
+from gpu_executor.spirv.constants import Values
 from gpu_executor.spirv.members import BlockMember, flatten_members
 from gpu_executor.spirv.module import (
     BINDING,
@@ -72,6 +73,7 @@ class Blocks:
     push_constant_bytes: int
     push_members: tuple[BlockMember, ...]
     unusable_members: tuple[str, ...]
+    length_ids: frozenset[int]  # the SpecIds that the lengths of arrays in blocks depend on
 
 
 class _Variable(NamedTuple):
@@ -83,9 +85,12 @@ class _Variable(NamedTuple):
     write_only: bool
 
 
-def read_blocks(module: Module, uses: CodeUses) -> Blocks:
-    """Return the interface blocks; raise SpirvError if the shader needs anything else."""
-    types = TypeReader(module)
+def read_blocks(module: Module, uses: CodeUses, values: Values) -> Blocks:
+    """Return the interface blocks; raise SpirvError if the shader needs anything else.
+
+    `values` are the specialization constants that are set.
+    """
+    types = TypeReader(module, values)
     variables: dict[int, list[_Variable]] = {}
     uniforms: list[tuple[int, int]] = []
     for variable in module.all("OpVariable"):
@@ -109,7 +114,7 @@ def read_blocks(module: Module, uses: CodeUses) -> Blocks:
     push_bytes, push_members, unusable_push = _read_push_constants(module, types, uses)
     return Blocks(
         tuple(buffers), frozenset(read_only), uniform, push_bytes, push_members,
-        unusable_push + unusable,
+        unusable_push + unusable, frozenset(types.length_ids),
     )  # fmt: skip
 
 
@@ -207,8 +212,7 @@ def _describe_elements(block: TypeLayout) -> _Elements:
     if only.element is not None:
         element = None if block.problem else make_dtype(only.element, only.stride)
         used = b"" if element is None else find_used_bytes(only.element, only.stride)
-        # A length that can be specialized is not fixed by the code.
-        return element, only.stride, None if only.specialized else only.length, layout, used
+        return element, only.stride, only.length, layout, used
     if last.element is not None and last.length is None:  # other members before the elements
         return None, last.stride, None, layout, b""
     element = None if block.problem else make_dtype(only, only.padded_nbytes)

@@ -22,7 +22,8 @@ _FORMATS: dict[tuple[Kind, int], str] = {
     **{("float", bits): f"<{code}" for bits, code in ((16, "e"), (32, "f"), (64, "d"))},
 }
 _DEEPEST_EXPRESSION = 64  # far more than compilers emit, and well within Python's recursion limit
-_UCONVERT, _SCONVERT, _COMPOSITE_EXTRACT, _SELECT = 113, 114, 81, 169
+_UCONVERT, _SCONVERT, _SELECT = 113, 114, 169
+_VECTOR_SHUFFLE, _COMPOSITE_EXTRACT, _COMPOSITE_INSERT = 79, 81, 82
 # Spec, OpSpecConstantOp: the operations on integers that array lengths are made of.
 _OPERATIONS: dict[int, Callable[[int, int], int]] = {
     128: operator.add, 130: operator.sub, 132: operator.mul,
@@ -219,6 +220,33 @@ def read_scalar_type(module: Module, type_id: int) -> tuple[Kind, int] | None:
     ):  # a third operand is an encoding such as bfloat16
         return None
     return (kind, operands[1]) if (kind, operands[1]) in _FORMATS else None
+
+
+def list_operand_ids(name: str, operands: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the ids that a constant expression or composite with these operands is made of."""
+    if name.endswith("ConstantComposite"):
+        return operands[2:]
+    if name != "OpSpecConstantOp":
+        return ()
+    # The operands behind the first one or two of these are literals.
+    most = {_COMPOSITE_EXTRACT: 1, _COMPOSITE_INSERT: 2, _VECTOR_SHUFFLE: 2}.get(operands[2])
+    return operands[3:] if most is None else operands[3 : 3 + most]
+
+
+def list_spec_ids(module: Module, target: int) -> set[int]:
+    """Return the SpecIds that a constant, or an expression of constants, depends on."""
+    found: set[int] = set()
+    seen, waiting = {target}, [target]
+    while waiting:
+        each = waiting.pop()
+        spec_id = find_spec_id(module, each)
+        if spec_id is not None:
+            found.add(spec_id)
+        for operand in list_operand_ids(*module.definition(each)):
+            if operand not in seen:
+                seen.add(operand)
+                waiting.append(operand)
+    return found
 
 
 def find_spec_id(module: Module, target: int) -> int | None:

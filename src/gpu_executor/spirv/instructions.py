@@ -88,7 +88,7 @@ _POINTER_CODE: tuple[tuple[Iterable[int], str, str], ...] = (
 # OpCopyObject, OpBitcast, OpSelect, OpPhi, OpCopyLogical: read only if their results are pointers.
 _OF_ANY_TYPE = (83, 124, 169, 245, 400)
 _ANYWHERE = (8, 12, 317)  # debug information: OpLine, OpNoLine, OpExtInst of non-semantic sets
-_TYPE_POINTER, _LABEL_OPCODE = 32, 248
+_EXTENDED, _TYPE_POINTER, _LABEL_OPCODE = 12, 32, 248
 _LAST_BIT = 31  # of a row of `_IDS`: stands for all words from there on
 
 
@@ -147,8 +147,11 @@ _MAY_FOLLOW[_TERMINATOR, [_LABEL, _END]] = True
 _MAY_FOLLOW[_END, _BEGIN] = True
 
 
-def read_instructions(code: bytes, words: tuple[int, ...], bound: int) -> list[int]:
-    """Return the word offsets of the declarations, and of the code that can take pointers.
+def read_instructions(
+    code: bytes, words: tuple[int, ...], bound: int
+) -> tuple[list[int], frozenset[int]]:
+    """Return the word offsets of the declarations and of the code that can take pointers, and the
+    ids of declarations that the code uses.
 
     Raise SpirvError if the instructions are damaged.
     """
@@ -157,14 +160,14 @@ def read_instructions(code: bytes, words: tuple[int, ...], bound: int) -> list[i
     heads = array[offsets]
     opcodes, counts = heads & 0xFFFF, heads >> 16
     _check_operands(offsets, opcodes, counts)
-    _check_ids(array, offsets, opcodes, counts, bound)
+    used = _check_ids(array, offsets, opcodes, counts, bound)
     _check_blocks(offsets, opcodes)
     read = _TABLES.read[opcodes]
     is_pointer_type = np.zeros(bound, dtype=np.bool_)
     is_pointer_type[array[offsets[opcodes == _TYPE_POINTER] + 1]] = True
     selecting = np.flatnonzero(_TABLES.of_any_type[opcodes])
     read[selecting] = is_pointer_type[array[offsets[selecting] + 1]]
-    return cast("list[int]", offsets[read].tolist())
+    return cast("list[int]", offsets[read].tolist()), used
 
 
 def _find_instructions(words: tuple[int, ...]) -> npt.NDArray[np.int64]:
@@ -204,8 +207,14 @@ def _check_operands(offsets: Words, opcodes: Words, counts: Words) -> None:
         )
 
 
-def _check_ids(array: Words, offsets: Words, opcodes: Words, counts: Words, bound: int) -> None:
-    """Check that ids are in range and defined once, and that the ids that code uses are defined."""
+def _check_ids(
+    array: Words, offsets: Words, opcodes: Words, counts: Words, bound: int
+) -> frozenset[int]:
+    """Check that ids are in range and defined once, and that the ids that code uses are defined.
+
+    Return the ids defined outside of functions that code uses. All operands of instructions whose
+    operands are not known count as ids.
+    """
     words = array[HEADER_WORDS:]
     position = np.arange(HEADER_WORDS, len(array)) - np.repeat(offsets, counts)
     bits = np.repeat(_TABLES.ids[opcodes], counts) >> np.minimum(position, _LAST_BIT)
@@ -232,6 +241,21 @@ def _check_ids(array: Words, offsets: Words, opcodes: Words, counts: Words, boun
         wrong = len(ids) - len(used) + int(defined[used].argmin())
         where = _name_word(array, offsets, int(at[wrong]))
         raise SpirvError(f"{where} uses %{ids[wrong]}, which is not defined")
+    return _list_used_declarations(array, offsets, opcodes, counts, used, code + HEADER_WORDS)
+
+
+def _list_used_declarations(
+    array: Words, offsets: Words, opcodes: Words, counts: Words, used: Words, code: int
+) -> frozenset[int]:
+    """Return the ids defined before the word `code` that are among `used`, or among the operands
+    behind it that may be ids.
+    """
+    unclear = (~_TABLES.known[opcodes] | (opcodes == _EXTENDED)) & (offsets >= code)
+    operands = array[HEADER_WORDS:][np.repeat(unclear, counts)]
+    position = np.where(offsets < code, _TABLES.result[opcodes], 0)
+    declared = array[(offsets + position)[position > 0]]
+    found = np.intersect1d(declared, np.concatenate((used, operands)))
+    return frozenset(found.tolist())
 
 
 def _name_word(array: Words, offsets: Words, word: int) -> str:

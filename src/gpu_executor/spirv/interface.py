@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from gpu_executor.errors import SpirvError
 from gpu_executor.spirv.access import CodeUses, read_uses
 from gpu_executor.spirv.blocks import StorageBlock, UniformBlock, read_blocks
 from gpu_executor.spirv.constants import (
     SpecConstant,
+    Values,
     find_spec_id,
+    list_operand_ids,
     read_constant,
     read_spec_constants,
 )
@@ -60,12 +62,18 @@ _MODEL_NAMES = {
 _GL_COMPUTE = 5  # Spec, "Execution Model"
 _LOCAL_SIZE, _LOCAL_SIZE_ID = 17, 38  # Spec, "Execution Mode"
 _WORKGROUP_SIZE = 25  # Spec, "BuiltIn"
-_GROUP_IDS = frozenset((26, 27, 29, 40))  # WorkgroupId, LocalInvocationId and -Index, SubgroupId
+# NumWorkgroups, WorkgroupId, LocalInvocationId, LocalInvocationIndex, NumSubgroups, SubgroupId
+_GROUP_BUILT_INS = frozenset((24, 26, 27, 29, 38, 40))
 
 
 @dataclass(frozen=True, slots=True)
 class LocalSize:
-    """Invocations per work-group in x, y and z, and the SpecIds that set them, if any."""
+    """Invocations per work-group in x, y and z, and the SpecIds that set them, if any.
+
+    The default of a SpecId is that of the constant that the code names with it (`constant_id`).
+    glslang declares a second constant of the same SpecId for the work-group size itself, and gives
+    it a default of 1.
+    """
 
     size: tuple[int, int, int]
     spec_ids: tuple[int | None, int | None, int | None]
@@ -95,8 +103,11 @@ class ShaderInterface:
     arrays of structs and references to buffers."""
     has_barriers: bool = False  # whether the code waits for other invocations (OpControlBarrier)
     shared_memory: SharedMemory = field(default_factory=SharedMemory)
-    uses_group_ids: bool = False
-    """Whether the code reads the number of a work-group or of an invocation in its work-group."""
+    depends_on_group: bool = False
+    """Whether the code reads the size of a work-group, the number of work-groups, or the number of
+    a work-group or of an invocation in it."""
+    length_ids: frozenset[int] = frozenset()
+    """The SpecIds that the lengths of arrays in buffers and push constants depend on."""
 
     @property
     def has_shared_memory(self) -> bool:
@@ -117,9 +128,12 @@ class ShaderInterface:
         return tuple(CAPABILITY_NAMES.get(c, f"capability {c}") for c in sorted(self.capabilities))
 
 
-def read_interface(code: bytes) -> ShaderInterface:
+def read_interface(code: bytes, constants: Values | None = None) -> ShaderInterface:
     """Return the interface of the only compute shader in `code`; raise SpirvError if it cannot be
     run.
+
+    `constants` are the specialization constants that are set, by SpecId: lengths of arrays may
+    depend on them. Ids that the code does not have are ignored.
     """
     module = read_module(code)
     capabilities = frozenset(operands[0] for operands in module.all("OpCapability"))
@@ -130,15 +144,17 @@ def read_interface(code: bytes) -> ShaderInterface:
             )
     entry, name = _find_entry_point(module)
     uses = read_uses(module, entry)
-    blocks = read_blocks(module, uses)
+    known = read_spec_constants(module)
+    local_size = _read_local_size(module, entry)
+    blocks = read_blocks(module, uses, _list_values(known, local_size, constants or {}))
     return ShaderInterface(
         version=module.version,
         entry_point=name,
-        local_size=replace(_read_local_size(module, entry), by_id=_has_size_by_id(module, entry)),
+        local_size=local_size,
         bindings=tuple(buffer.binding for buffer in blocks.buffers),
         read_only=blocks.read_only,
         push_constant_bytes=blocks.push_constant_bytes,
-        constants=read_spec_constants(module),
+        constants=known,
         capabilities=capabilities,
         buffers=blocks.buffers,
         push_members=blocks.push_members,
@@ -146,8 +162,24 @@ def read_interface(code: bytes) -> ShaderInterface:
         unusable_members=blocks.unusable_members,
         has_barriers=uses.has_barriers,
         shared_memory=read_shared_memory(module, uses),
-        uses_group_ids=_uses_group_ids(module, uses),
+        depends_on_group=_depends_on_group(module, uses, local_size),
+        length_ids=blocks.length_ids,
     )
+
+
+def _list_values(
+    known: tuple[SpecConstant, ...], local_size: LocalSize, given: Values
+) -> dict[int, int | float | bool]:
+    """Return the values of specialization constants: those that are given, and the extents of the
+    work-group, whose SpecIds may have two constants with different defaults.
+    """
+    extents = zip(local_size.spec_ids, local_size.size, strict=True)
+    values: dict[int, int | float | bool] = {at: size for at, size in extents if at is not None}
+    for constant in known:
+        if constant.spec_id in given:
+            constant.encode(given[constant.spec_id])  # raises if the value does not fit
+            values[constant.spec_id] = given[constant.spec_id]
+    return values
 
 
 # --- entry point ---
@@ -187,11 +219,44 @@ def _decode_string(words: tuple[int, ...]) -> str:
 # --- work-groups ---
 
 
-def _uses_group_ids(module: Module, uses: CodeUses) -> bool:
-    return any(
-        decorations.get(BUILT_IN) in _GROUP_IDS and uses.mentions(target)
+def _depends_on_group(module: Module, uses: CodeUses, local_size: LocalSize) -> bool:
+    reads_built_in = any(
+        decorations.get(BUILT_IN) in _GROUP_BUILT_INS and uses.mentions(target)
         for (target, _), decorations in module.decorations.items()
     )
+    return reads_built_in or _uses_size(module, local_size.spec_ids[0])
+
+
+def _uses_size(module: Module, spec_id: int | None) -> bool:
+    """Return whether the code uses a constant with the SpecId of the work-group's extent in x, or
+    a constant, a type or a variable that is made of such a constant.
+    """
+    if spec_id is None:
+        return False
+    made_of: dict[int, list[int]] = {}
+    for target, (name, operands) in module.definitions.items():
+        for each in list_operand_ids(name, operands) or _list_type_ids(name, operands):
+            made_of.setdefault(each, []).append(target)
+    waiting = [target for target in module.definitions if find_spec_id(module, target) == spec_id]
+    seen = set(waiting)
+    while waiting:
+        target = waiting.pop()
+        if target in module.used_in_code:
+            return True
+        for made in made_of.get(target, ()):
+            if made not in seen:
+                seen.add(made)
+                waiting.append(made)
+    return False
+
+
+def _list_type_ids(name: str, operands: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the ids of types and constants that a type or a variable is made of."""
+    if name in ("OpTypeArray", "OpTypeRuntimeArray", "OpTypeStruct"):
+        return operands[1:]
+    if name == "OpTypePointer":
+        return operands[2:]
+    return operands[:1] if name == "OpVariable" else ()
 
 
 def _has_size_by_id(module: Module, entry: int) -> bool:
@@ -210,17 +275,17 @@ def _read_local_size(module: Module, entry: int) -> LocalSize:
                 raise SpirvError(
                     f"the WorkgroupSize %{target} is {name}: it must be a vector of three constants"
                 )
-            return _read_local_size_ids(module, operands[2:])
+            return _read_local_size_ids(module, operands[2:], by_id=_has_size_by_id(module, entry))
     for operands in module.all("OpExecutionModeId"):
         if operands[:2] == (entry, _LOCAL_SIZE_ID):
-            return _read_local_size_ids(module, operands[2:])
+            return _read_local_size_ids(module, operands[2:], by_id=True)
     for operands in module.all("OpExecutionMode"):
         if operands[:2] == (entry, _LOCAL_SIZE):
-            return _check_local_size(operands[2:], (None,) * len(operands[2:]))
+            return LocalSize(_check_extents(operands[2:]), (None, None, None))
     raise SpirvError("the entry point has no local size: declare layout(local_size_x = 64) in;")
 
 
-def _read_local_size_ids(module: Module, ids: tuple[int, ...]) -> LocalSize:
+def _read_local_size_ids(module: Module, ids: tuple[int, ...], *, by_id: bool) -> LocalSize:
     sizes = []
     for target in ids:
         constant = read_constant(module, target)
@@ -230,10 +295,38 @@ def _read_local_size_ids(module: Module, ids: tuple[int, ...]) -> LocalSize:
                 "it must be an integer constant or a specialization constant"
             )
         sizes.append(int(constant.value))
-    return _check_local_size(tuple(sizes), tuple(find_spec_id(module, target) for target in ids))
+    _check_extents(tuple(sizes))
+    spec_ids = tuple(find_spec_id(module, target) for target in ids)
+    named = _read_named_sizes(module, set(ids), {at for at in spec_ids if at is not None})
+    x, y, z = (
+        size if spec_id is None else named.get(spec_id, size)
+        for size, spec_id in zip(sizes, spec_ids, strict=True)
+    )
+    return LocalSize((x, y, z), (spec_ids[0], spec_ids[1], spec_ids[2]), by_id)
 
 
-def _check_local_size(size: tuple[int, ...], spec_ids: tuple[int | None, ...]) -> LocalSize:
+def _read_named_sizes(module: Module, sizes: set[int], spec_ids: set[int]) -> dict[int, int]:
+    """Return the defaults of the constants with these SpecIds that are not the ids of the
+    work-group's extents (`sizes`), by SpecId.
+    """
+    named: dict[int, int] = {}
+    for target in module.definitions if spec_ids else ():
+        spec_id = find_spec_id(module, target)
+        if target in sizes or spec_id is None or spec_id not in spec_ids:
+            continue
+        constant = read_constant(module, target)
+        if constant is None or constant.value < 1:  # a default that says: set it
+            continue
+        if named.setdefault(spec_id, int(constant.value)) != int(constant.value):
+            raise SpirvError(
+                f"specialization constant {spec_id} sets the local size and is declared with the "
+                f"defaults {named[spec_id]} and {int(constant.value)}: declare one default"
+            )
+    return named
+
+
+def _check_extents(size: tuple[int, ...]) -> tuple[int, int, int]:
     if len(size) != 3 or min(size) < 1:
         raise SpirvError(f"the local size is {size}: it must have three dimensions of at least 1")
-    return LocalSize((size[0], size[1], size[2]), (spec_ids[0], spec_ids[1], spec_ids[2]))
+    x, y, z = size
+    return x, y, z

@@ -54,6 +54,8 @@ class Module:
     decorations: dict[tuple[int, int], dict[int, int]] = field(default_factory=dict)
     functions: dict[int, Function] = field(default_factory=dict)
     names: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
+    used_in_code: frozenset[int] = frozenset()
+    """The declared constants, types and variables that the code of functions uses."""
 
     def add(self, opcode: int, operands: tuple[int, ...]) -> None:
         """Add one of the `DECLARATIONS`."""
@@ -120,7 +122,8 @@ def read_module(code: bytes) -> Module:
     module = Module(version)
     function = Function()
     add = module.add
-    for offset in read_instructions(code, words, bound):
+    offsets, module.used_in_code = read_instructions(code, words, bound)
+    for offset in offsets:
         head = words[offset]
         opcode, operands = head & 0xFFFF, words[offset + 1 : offset + (head >> 16)]
         if opcode not in DECLARATIONS:

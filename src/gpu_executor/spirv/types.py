@@ -6,13 +6,20 @@ std430, std140 and scalar layouts and those of other languages are read alike.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gpu_executor.errors import SpirvError
-from gpu_executor.spirv.constants import Kind, evaluate_integer, find_spec_id, read_scalar_type
+from gpu_executor.spirv.constants import (
+    Kind,
+    Values,
+    evaluate_integer,
+    list_spec_ids,
+    read_scalar_type,
+)
 from gpu_executor.spirv.module import ARRAY_STRIDE, MATRIX_STRIDE, OFFSET, ROW_MAJOR, Module
 
 _PHYSICAL_STORAGE_BUFFER = 5349  # Spec, "Storage Class"
@@ -63,7 +70,6 @@ class TypeLayout:
     fields: int = 1  # scalars and subarrays in a structured dtype of this layout
     element: TypeLayout | None = None
     length: int | None = None  # None for a runtime array
-    specialized: bool = False  # whether a specialization constant sets the length
     stride: int = 0
 
     @property
@@ -86,10 +92,16 @@ class TypeLayout:
 
 
 class TypeReader:
-    """Reads the layouts of a module's types, each once."""
+    """Reads the layouts of a module's types, each once.
 
-    def __init__(self, module: Module) -> None:
-        self._module = module
+    The lengths of arrays may be specialization constants, or expressions of them: `values` are
+    those that are set, and the others have their defaults.
+    """
+
+    def __init__(self, module: Module, values: Values) -> None:
+        self._module, self._values = module, values
+        self.length_ids: set[int] = set()
+        """The SpecIds that lengths of the arrays read so far depend on."""
         self._read: dict[tuple[int, int, bool], TypeLayout] = {}
 
     def read(
@@ -161,26 +173,27 @@ class TypeReader:
         self, type_id: int, element: TypeLayout, length_id: tuple[int, ...]
     ) -> TypeLayout:
         stride = self._module.decoration(type_id, ARRAY_STRIDE) or 0
-        length, specialized, problem = None, False, element.problem
+        length, problem = None, element.problem
         if length_id:
-            length = evaluate_integer(self._module, length_id[0], {})
-            definition = self._module.definition(length_id[0])[0]
-            specialized = find_spec_id(self._module, length_id[0]) is not None or (
-                definition == "OpSpecConstantOp"
-            )
+            length = evaluate_integer(self._module, length_id[0], self._values)
+            self.length_ids |= list_spec_ids(self._module, length_id[0])
             if length is None or length < 1:
                 problem = f"hold an array (%{type_id}) without a constant length of at least 1"
                 length = None
         if not stride:
             problem = problem or f"hold an array (%{type_id}) without an ArrayStride"
+        elif stride < element.nbytes:  # compilers compute it with the defaults of constants
+            problem = problem or (
+                f"hold an array (%{type_id}) whose elements of {element.nbytes} bytes are {stride} "
+                "bytes apart"
+            )
         is_number = element.dtype is not None and length is not None
         return TypeLayout(
             element.text, (length or 0) * stride, element.alignment, problem,
             dtype=element.dtype if is_number else None,
             shape=(length or 0, *element.shape) if is_number else (),
             strides=(stride, *element.strides) if is_number else (),
-            fields=element.fields, element=element, length=length, specialized=specialized,
-            stride=stride,
+            fields=element.fields, element=element, length=length, stride=stride,
         )  # fmt: skip
 
     def _read_struct(self, type_id: int, types: tuple[int, ...], depth: int) -> TypeLayout:
@@ -200,6 +213,7 @@ class TypeReader:
             if len(text) < _LONGEST_TEXT:
                 text += " " + layout.declare(module.name(type_id, at), offset)
             members.append(Member(module.name(type_id, at), offset or 0, layout))
+        problem = problem or _describe_overlap(members)
         text = text if len(text) < _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]} ..."
         return TypeLayout(
             f"{text} }}",
@@ -209,6 +223,21 @@ class TypeReader:
             members=tuple(members),
             fields=min(sum(each.layout.fields for each in members), _MOST_FIELDS + 1),
         )
+
+
+def _describe_overlap(members: list[Member]) -> str:
+    """Return which members share bytes; "" if none do. Compilers compute offsets with the defaults
+    of specialization constants, so a longer array may reach into the member behind it.
+    """
+    ordered = sorted(members, key=lambda member: member.offset)
+    for one, other in itertools.pairwise(ordered):
+        if one.offset + one.layout.nbytes > other.offset:
+            return (
+                f"have {one.name or 'a member'} at byte {one.offset}, whose "
+                f"{one.layout.nbytes} bytes overlap {other.name or 'the member'} at byte "
+                f"{other.offset} (put an array with a specialized length last)"
+            )
+    return ""
 
 
 def make_dtype(layout: TypeLayout, nbytes: int) -> np.dtype[Any] | None:

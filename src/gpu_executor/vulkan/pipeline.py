@@ -278,9 +278,14 @@ class PipelineCache:
 
 
 def choose_constants(kernel: Kernel, work_group: int, per_invocation: int) -> dict[int, int]:
-    """Return the specialization constants that the plan sets, by id."""
-    work_group_id = kernel.interface.local_size.spec_ids[0]
-    chosen = {work_group_id: work_group, kernel.per_invocation: per_invocation}
+    """Return the specialization constants that the plan sets, by id.
+
+    Every extent of the work-group is set: the code may have another constant with the same id and
+    another default.
+    """
+    x, y, z = kernel.interface.local_size.spec_ids
+    _, rows, layers = kernel.local_size()
+    chosen = {y: rows, z: layers, x: work_group, kernel.per_invocation: per_invocation}
     own = dict(kernel.constants)
     return {at: value for at, value in chosen.items() if at is not None and at not in own}
 
