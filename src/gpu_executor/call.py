@@ -151,8 +151,8 @@ class Call:
         self.buffer_ranges: Any = None
         """Where the backend can use the arrays in place; None where it copies all of them."""
         self.in_place = False
-        """Whether a result overwrites the in-out argument that it is computed from, so that the
-        call cannot be repeated."""
+        """Whether a result overwrites an array that the call reads, so that the call cannot be
+        repeated."""
         self.imports: Any = None
         """What the backend keeps alive for the call because its buffer ranges lie in it."""
         self.typed_words: TypedWords | None = None
@@ -279,7 +279,7 @@ def _pack_shape_words(kernel: Kernel, shapes: Sequence[Shape]) -> bytes:
         return b""
     words = _parse_shape_words(kernel, _call_rule(kernel, "push_of", kernel.push_of, shapes))
     packed = struct.pack(f"<{len(words)}I", *words)
-    room = kernel.interface.push_constant_bytes - len(kernel.push) - (4 if kernel.count else 0)
+    room = kernel.interface.push_constant_bytes - len(kernel.push) - kernel.count_bytes
     if kernel.spirv and len(packed) > room:
         raise KernelError(
             f"kernel {kernel.name!r}: push_of returned {len(words)} words; its code declares "
@@ -648,7 +648,8 @@ def _check_overlaps(signature: Signature, inputs: Sequence[Any], results: Sequen
     """Refuse results that overwrite what is still to be read; return whether a call is in place.
 
     A result may be the very array of its own in-out argument. In a kernel without in-out arguments
-    it may be the very array of any input: each element is read before it is written.
+    it may be the very array of any input: a backend that binds the caller's memory then gives the
+    output memory of its own, unless the kernel may run in place (`Kernel.in_place_bindings`).
     """
     name = signature.kernel.name
     passed, returned = signature.inputs, signature.outputs
@@ -669,7 +670,7 @@ def _check_overlaps(signature: Signature, inputs: Sequence[Any], results: Sequen
                     )
                     + "pass that array itself or one with memory of its own"
                 )
-            in_place = in_place or own
+            in_place = True
         for number, other in enumerate(results[:index]):
             if _may_overlap(target, other):
                 raise ArgumentShapeError(

@@ -5,9 +5,10 @@ The contract between a kernel's code and the executor:
 - Storage buffers of descriptor set 0 are the arguments, in binding order. What the code does with a
   buffer makes it an input, an output, or an in-out argument (`kernel_arguments.py`). A scratch
   buffer and a status word may be bound behind the arguments.
-- Push constants: the number of elements as a 32-bit integer, if the first member is one; the bytes
-  of `push`; the `uint32` words that `push_of` computes from the shapes; then the parameters, which
-  a call sets with `params=` (`parameters.py`). A uniform buffer holds parameters too.
+- Push constants: the number of elements as a 32-bit integer, if the first member is called `count`
+  or `num_elements` or if `count=` says so; the bytes of `push`; the `uint32` words that `push_of`
+  computes from the shapes; then the parameters, which a call sets with `params=`
+  (`parameters.py`). A uniform buffer holds parameters too.
 - `grid` is the number of work-groups in x, y and z. Without it there is one invocation per element.
 - The plan chooses the work-group size if it is a specialization constant in the code
   (`local_size_x_id`). It chooses the number of elements per invocation if `per_invocation` names
@@ -25,6 +26,7 @@ import hashlib
 import importlib
 import pickle
 import re
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from numbers import Integral
@@ -50,17 +52,24 @@ from gpu_executor.kernel_declaration import (
     Split,
     check_names,
     encode_init,
+    find_count,
     freeze_params,
     freeze_shapes,
-    has_count,
     identify_params,
     is_pairs,
     parse_grid_rule,
     takes_params,
 )
-from gpu_executor.parameters import ParameterLayout, WordParameter
+from gpu_executor.parameters import ParameterLayout, ParameterValues, WordParameter
 from gpu_executor.settings import Settings
-from gpu_executor.spirv import Access, LocalSize, ShaderInterface, read_interface
+from gpu_executor.spirv import (
+    Access,
+    BlockMember,
+    LocalSize,
+    ShaderInterface,
+    is_read_before_written,
+    read_interface,
+)
 from gpu_executor.wgsl import PARAMETER_WORDS, WgslCode
 
 __all__ = ["COUNT_BYTES", "Argument", "ElementType", "Grid", "Kernel", "Shape", "to_native"]
@@ -111,21 +120,23 @@ class Kernel:
     init: tuple[bytes | None, ...] = ()
     """For each pure output, the bytes of the element that fills it before a dispatch; None leaves
     its memory as it is."""
-    count: bool = True
-    """Whether the push constants begin with the number of elements."""
+    count: BlockMember | None = None
+    """The push constant that holds the number of elements, if one does."""
     params: Any = None
     """Default values of the parameters: a tuple, or pairs of a name and a value."""
     reference_at: Callable[..., Any] | None = None
     """Computes single elements of the outputs: `reference_at(indices, *arrays, **params)`."""
     scratch: Callable[..., int] | None = None
     """Computes the number of 32-bit words of the scratch buffer from the shapes."""
+    in_place: bool = False
+    """Whether the declaration says that an output may be the array of an input."""
 
     def __post_init__(self) -> None:
         identity = (
             self.digest, self.name, self.arguments, self.split, self.out_shape,
             self.encode_constants(), self.push, self.status, self.per_invocation, self.work_group,
             self.reference, self.push_of, self.wgsl, self.grid, self.packed, self.init, self.count,
-            identify_params(self.params), self.reference_at, self.scratch,
+            identify_params(self.params), self.reference_at, self.scratch, self.in_place,
         )  # fmt: skip
         object.__setattr__(self, "_identity", identity)
         # Every call looks its kernel up in dictionaries: compute the hash once.
@@ -205,9 +216,9 @@ class Kernel:
     def make_parameters(self, shape_words: bytes) -> ParameterLayout:
         """Return where the parameters lie behind the element count, `push` and `shape_words`."""
         defaults = dict(self.params) if is_pairs(self.params) else self.params
-        taken = (COUNT_BYTES if self.count else 0) + len(self.push) + len(shape_words)
         if self.spirv:
-            return ParameterLayout.of_code(self.name, self.interface, taken, defaults)
+            start = self.count_bytes + len(self.push) + len(shape_words)
+            return ParameterLayout.of_code(self.name, self.interface, start, self.count, defaults)
         assert self.wgsl is not None
         types = self.wgsl.find_param_types() if self.wgsl.params else {}
         first = (COUNT_BYTES + len(self.wgsl.data) + len(shape_words)) // 4
@@ -217,6 +228,45 @@ class Kernel:
             for index, name in enumerate(self.wgsl.params)
         ]
         return ParameterLayout(self.name, words, 0, 4 * len(words), defaults=defaults)
+
+    @functools.cached_property
+    def in_place_bindings(self) -> frozenset[int]:
+        """The bindings of inputs whose array may be bound to an output too: elements are read
+        before they are written, by the declaration or by the code. Initial values are written
+        before anything is read."""
+        inputs = [argument.binding for argument in self.arguments if argument.is_input]
+        outputs = [argument.binding for argument in self.arguments if argument.is_output]
+        if self.has_init or not self.spirv:
+            return frozenset()
+        if self.in_place:
+            return frozenset(inputs)
+        if self.split != "elements" or len(outputs) != 1:
+            return frozenset()
+        return frozenset(
+            each for each in inputs if is_read_before_written(self.spirv, each, outputs[0])
+        )
+
+    @functools.cached_property
+    def count_bytes(self) -> int:
+        """The bytes before `push`: those of the number of elements, if the push constants begin
+        with it."""
+        return COUNT_BYTES if self.count is not None and self.count.offset == 0 else 0
+
+    @property
+    def max_count(self) -> int:
+        """The largest number of elements that the kernel can count."""
+        is_signed = self.count is not None and self.count.dtype.kind == "i"
+        return (1 << (31 if is_signed else 32)) - 1
+
+    def compose_push(self, count: int, shape_words: bytes, values: ParameterValues) -> bytes:
+        """Return all push constants of a dispatch on `count` elements."""
+        if self.count is None:
+            return self.push + shape_words + values.push
+        number = values.given_count or struct.pack("<I", count)
+        if self.count_bytes:
+            return number + self.push + shape_words + values.push
+        at, words = self.count.offset, self.push + shape_words + values.push
+        return words[:at] + number + words[at + COUNT_BYTES :]
 
     @functools.cached_property
     def pushes_params(self) -> bool:
@@ -268,7 +318,7 @@ class Kernel:
         grid: GridRule | None = None,
         init: Any = 0,
         params: Mapping[str, Any] | tuple[Any, ...] | None = None,
-        count: bool | None = None,
+        count: bool | str | None = None,
         constants: Mapping[int, Constant] | None = None,
         push: bytes = b"",
         push_of: Callable[..., Sequence[int]] | None = None,
@@ -281,6 +331,7 @@ class Kernel:
         reference_at: Callable[..., Any] | None = None,
         wgsl: str | Kernel | WgslCode | None = None,
         packed: int = 1,
+        in_place: bool = False,
     ) -> Kernel:
         """Return a kernel from SPIR-V, given as bytes or as the path of a file.
 
@@ -298,11 +349,14 @@ class Kernel:
         work-groups, as a tuple or as a function of the same shapes, and of `params` if it has a
         keyword of that name. `init` is the value that pure outputs hold when a dispatch begins, or
         a list of one per output. None, for kernels that write every element, leaves their memory
-        as it is.
+        as it is. `in_place=True` declares that an invocation reads every element of its inputs
+        that it needs before it writes, and that no other invocation reads what it writes: then
+        `out=` the very array of an input needs no temporary memory on the device.
 
-        `params` are default values of the parameters. `count` says whether the push constants
-        begin with the number of elements; None: if their first member is a 32-bit integer. `push`
-        are the bytes that follow it, and `push_of` computes the words behind `push` from the
+        `params` are default values of the parameters. `count` says which push constant every call
+        sets to the number of elements: its name, True for the first one, or False for none. None:
+        the first one if it is called `count` or `num_elements`. `push` are the bytes behind a first
+        push constant that is set so, and `push_of` computes the words behind `push` from the
         shapes.
 
         `constants` sets specialization constants by id. `per_invocation` is the id of the constant
@@ -347,10 +401,11 @@ class Kernel:
             grid=parse_grid_rule(where, grid),
             packed=packed,
             init=encode_init(where, arguments, init),
-            count=has_count(where, interface, count),
+            count=find_count(where, interface, count),
             params=freeze_params(params),
             reference_at=reference_at,
             scratch=scratch,
+            in_place=in_place,
         )
         _check_declaration(kernel)
         _check_against_code(kernel)
@@ -604,7 +659,7 @@ def _check_against_code(kernel: Kernel) -> None:
         )
     if len(kernel.push) % 4:
         raise KernelError(f"{where}: push has {len(kernel.push)} bytes; it must be a multiple of 4")
-    given = (COUNT_BYTES if kernel.count else 0) + len(kernel.push)
+    given = kernel.count_bytes + len(kernel.push)
     if given > interface.push_constant_bytes:
         raise KernelError(
             f"{where}: the code declares {interface.push_constant_bytes} bytes of push constants, "

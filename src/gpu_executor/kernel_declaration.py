@@ -14,7 +14,7 @@ import numpy as np
 
 from gpu_executor.errors import KernelError
 from gpu_executor.kernel_arguments import Argument, ElementType
-from gpu_executor.spirv import ShaderInterface
+from gpu_executor.spirv import BlockMember, ShaderInterface
 
 Split = Literal["elements", "whole"]
 Grid = tuple[int, int, int]
@@ -102,20 +102,50 @@ def parse_grid(where: str, grid: Any) -> Grid:
     return x, y, z
 
 
-def has_count(where: str, interface: ShaderInterface, declared: bool | None) -> bool:
-    """Whether the push constants begin with the number of elements."""
+COUNT_NAMES = ("count", "num_elements")
+"""Names of the first push constant that say that it is the number of elements."""
+
+
+def find_count(
+    where: str, interface: ShaderInterface, declared: bool | str | None
+) -> BlockMember | None:
+    """Return the push constant that holds the number of elements; None if none does.
+
+    `declared` is its name, True for the first push constant, False for none, or None: the first
+    one if its name says so.
+    """
     members = interface.push_members
-    first = members[0] if members else None
-    fits = (
-        first is not None
-        and (first.offset, first.shape) == (0, ())
-        and first.dtype in (np.dtype(np.uint32), np.dtype(np.int32))
-    )
-    if declared and not fits:
+    first = members[0] if members and members[0].offset == 0 else None
+    if declared is None:
+        is_named = first is not None and first.name in COUNT_NAMES
+        return first if is_named and _can_count(first) else None
+    if declared is False:
+        return None
+    if declared is True:
+        if not _can_count(first):
+            raise KernelError(
+                f"{where}: count=True, but its push constants do not begin with a 32-bit integer"
+            )
+        return first
+    if not isinstance(declared, str):
         raise KernelError(
-            f"{where}: count=True, but its push constants do not begin with a 32-bit integer"
+            f"{where}: count is {declared!r}; it must be the name of a push constant, True, False "
+            "or None"
         )
-    return fits if declared is None else declared
+    named = [member for member in members if member.name == declared]
+    if not named:
+        names = ", ".join(repr(member.name) for member in members if member.name) or "none"
+        raise KernelError(
+            f"{where}: count is {declared!r}, but the push constants with names are: {names}"
+        )
+    if not _can_count(named[0]):
+        raise KernelError(f"{where}: count is {declared!r}, which is no 32-bit integer: {named[0]}")
+    return named[0]
+
+
+def _can_count(member: BlockMember | None) -> bool:
+    """Whether a push constant is a 32-bit integer."""
+    return member is not None and member.shape == () and member.dtype in (np.uint32, np.int32)
 
 
 def encode_init(where: str, arguments: Sequence[Argument], init: Any) -> tuple[bytes | None, ...]:

@@ -231,7 +231,7 @@ def test_a_fraction_of_the_calls_of_whole_kernels_is_checked() -> None:
 
 
 def test_a_kernel_without_a_reference_is_counted_as_unchecked() -> None:
-    without = gx.Kernel.from_spirv(ADD.spirv, inputs=2, outputs=1, work_group=64)
+    without = gx.Kernel.from_spirv(ADD.spirv, count=True, inputs=2, outputs=1, work_group=64)
     with gx.GpuExecutor("vulkan", check=1.0) as executor:
         np.testing.assert_array_equal(executor.run(without, *words(5)), total(words(5)))
         executor.run_batch(without, [words(5)] * 3)

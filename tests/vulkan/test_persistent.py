@@ -170,6 +170,7 @@ def test_unused_kernels_are_garbage_collected(
     for number in range(150):
         kernel = gx.Kernel.from_spirv(
             template.spirv,
+            count=True,
             inputs=2,
             outputs=1,
             dtypes=[prime.element_dtype] * 3,

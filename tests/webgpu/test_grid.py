@@ -161,7 +161,7 @@ fn main(@builtin(global_invocation_id) at: vec3<u32>) {{
 }}
 """
     return Kernel.from_spirv(
-        ADD_U32.spirv, inputs=2, outputs=1, wgsl=WgslCode(text),
+        ADD_U32.spirv, count=True, inputs=2, outputs=1, wgsl=WgslCode(text),
         per_invocation=ADD_U32.per_invocation,
     )  # fmt: skip
 

@@ -15,6 +15,7 @@ from gpu_executor.bench.sampled import Sampled
 from gpu_executor.call import check
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.kernel import ElementType, Kernel
+from gpu_executor.parameters import NO_VALUES
 from gpu_executor.plan.plan import choose_work_groups
 from gpu_executor.primes import Prime
 from gpu_executor.vulkan.commands import CommandPool, Copy, Fill, Recorder
@@ -109,7 +110,7 @@ def _prepare_call(
     stack.callback(resources.pipelines.release, pipeline)
     descriptors = resources.descriptors.allocate(pipeline, ranges)
     stack.callback(resources.descriptors.release, descriptors)
-    push = struct.pack("<I", signature.count) + kernel.push + signature.shape_words
+    push = kernel.compose_push(signature.count, signature.shape_words, NO_VALUES)
 
     def record(recorder: Recorder) -> None:
         if signature.scratch_bytes:

@@ -88,6 +88,7 @@ def _make_kernel(
     modulus = enumerate(LIMBS.split(prime.modulus), SpecId.MODULUS)
     return Kernel.from_spirv(
         load_spirv(module),
+        count=True,
         inputs=len(dtypes) - 1,
         outputs=1,
         split="whole",

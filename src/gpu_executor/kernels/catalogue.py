@@ -114,10 +114,12 @@ def vector_kernel(type_: str) -> Kernel:
     dtype = TYPES[type_]
     return Kernel.from_spirv(
         load_spirv(f"vector_add_{type_}"),
+        count=True,
         inputs=2,
         outputs=1,
         split="elements",
         init=None,
+        in_place=True,
         dtypes=[dtype] * 3,
         per_invocation=SpecId.PER_INVOCATION,
         name=f"vector_add_{type_}",
@@ -139,10 +141,12 @@ def copy_kernel() -> Kernel:
     unit = np.dtype((np.uint64, (2,)))
     return Kernel.from_spirv(
         load_spirv("copy"),
+        count=True,
         inputs=1,
         outputs=1,
         split="elements",
         init=None,
+        in_place=True,
         dtypes=[unit, unit],
         constants={SpecId.GRID_STRIDE: True},
         per_invocation=SpecId.PER_INVOCATION,
@@ -158,6 +162,7 @@ def find_zero_kernel() -> Kernel:
     """
     return Kernel.from_spirv(
         load_spirv("find_zero"),
+        count=True,
         access=["in"],
         split="elements",
         init=None,
@@ -181,6 +186,7 @@ def strided_copy_kernel(unit: int) -> Kernel:
     dtype = np.dtype(f"u{unit}")
     return Kernel.from_spirv(
         load_spirv(f"strided_copy_u{8 * unit}"),
+        count=True,
         inputs=1,
         outputs=1,
         split="whole",
@@ -201,10 +207,12 @@ def fma_chain_kernel(length: int) -> Kernel:
     """
     return Kernel.from_spirv(
         load_spirv("fma_chain_f32"),
+        count=True,
         inputs=1,
         outputs=1,
         split="elements",
         init=None,
+        in_place=True,
         dtypes=[np.float32] * 2,
         constants={SpecId.CHAIN_LENGTH: length},
         name=f"fma_chain_f32_{length}",
@@ -233,10 +241,12 @@ def field_kernel(prime: Prime, operation: str) -> Kernel:
     )
     return Kernel.from_spirv(
         load_spirv(module_name("wide", operation.removeprefix("mont_"), checked=True)),
+        count=True,
         inputs=2,
         outputs=1,
         split="elements",
         init=None,
+        in_place=True,
         dtypes=[prime.element_dtype] * 3,
         constants=constants | {SpecId.GRID_STRIDE: False, SpecId.BROADCAST: False},
         push=encode_modulus(modulus) + encode_words([0]),  # the period of b: b does not repeat
@@ -274,10 +284,12 @@ def mont_mul_chain_kernel(prime: Prime, length: int, *, f64_limbs: bool = False)
     constants = family_constants(prime, kind, interface)
     return Kernel.from_spirv(
         code,
+        count=True,
         inputs=2,
         outputs=1,
         split="elements",
         init=None,
+        in_place=True,
         dtypes=[prime.element_dtype] * 3,
         constants=constants | {SpecId.CHAIN_LENGTH: length, SpecId.PER_INVOCATION: 1},
         push=family_push(prime, kind, interface),

@@ -239,6 +239,7 @@ def curve_kernel(
     present = {constant.spec_id for constant in read_interface(code).constants}
     return Kernel.from_spirv(
         code,
+        count=True,
         inputs=inputs,
         outputs=outputs,
         split="whole",
@@ -305,6 +306,7 @@ def _make_scalar_kernel(
     """Return a kernel on scalars, whose arrays are all of 32-bit words."""
     return Kernel.from_spirv(
         load_spirv(name),
+        count=True,
         inputs=inputs,
         outputs=outputs,
         split="whole",

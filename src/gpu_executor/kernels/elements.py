@@ -132,11 +132,13 @@ def _make_kernel(
         constants[SpecId.BROADCAST] = broadcast
     return Kernel.from_spirv(
         code,
+        count=True,
         inputs=len(inputs),
         outputs=1,
         split="elements" if push_of is None else "whole",
         dtypes=[types[each] for each in inputs + output],
         init=None,
+        in_place=push_of is None,
         constants=constants,
         push=push,
         push_of=push_of,

@@ -38,6 +38,7 @@ def scatter_kernel() -> Kernel:
 def _make_kernel(name: str) -> Kernel:
     return Kernel.from_spirv(
         load_spirv(name),
+        count=True,
         inputs=2,
         outputs=1,
         split="whole",

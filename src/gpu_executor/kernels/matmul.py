@@ -80,6 +80,7 @@ def matmul_kernel(type_: str) -> Kernel:
     dtype = {"u32": np.uint32, "f32": np.float32}[type_]
     return Kernel.from_spirv(
         load_spirv(f"matmul_{type_}"),
+        count=True,
         inputs=2,
         outputs=1,
         split="whole",

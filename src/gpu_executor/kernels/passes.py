@@ -238,6 +238,7 @@ def _make_kernel(
     known: dict[int, Constant] = {**family_constants(prime, kind, interface), **(constants or {})}
     return Kernel.from_spirv(
         code,
+        count=True,
         inputs=inputs,
         outputs=outputs,
         split="whole",

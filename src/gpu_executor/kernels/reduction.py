@@ -50,6 +50,7 @@ def reduction_kernel(operation: str, type_: str, *, by_block: bool = False) -> K
     name = f"reduce_{operation}_{type_}"
     return Kernel.from_spirv(
         load_spirv(name),
+        count=True,
         inputs=1,
         outputs=1,
         split="whole",

@@ -137,6 +137,7 @@ def _make_kernel(
 ) -> Kernel:
     return Kernel.from_spirv(
         load_spirv(name),
+        count=True,
         inputs=inputs,
         outputs=outputs,
         split="whole",

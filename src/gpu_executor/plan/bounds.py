@@ -58,6 +58,7 @@ class Bounds:
             "the device's largest storage buffer": limits.max_storage_buffer_range // largest,
             "the device's work-group count": limits.max_work_group_count[0] * self.per_group,
             "the range of a status word": STATUS_CODES // max(request.kernel.inputs, 1),
+            "the number that the kernel can count": request.kernel.max_count,
             memory: slot_bytes // per_element,
         }
         chunk = self.settings.stream_chunk_elems
@@ -109,9 +110,10 @@ def check_unsplit_call(request: Request, per_group: int, device: DeviceInfo) -> 
                 f"{operand.nbytes:,} bytes; {device.name} binds at most {limit:,}, and this kernel "
                 "cannot be split"
             )
-    if request.count >= 1 << 32:
+    if request.count > kernel.max_count:
         raise DeviceLacksError(
-            f"{kernel.name}: {request.count:,} elements; a kernel counts elements in 32 bits"
+            f"{kernel.name}: {request.count:,} elements; the kernel counts {kernel.max_count:,} at "
+            "most"
         )
     if request.grid is not None:
         check_grid(kernel, request.grid, device)

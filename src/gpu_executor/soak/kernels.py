@@ -41,8 +41,10 @@ def scale_kernel() -> Kernel:
     """Return the kernel of factor * a + offset modulo 2^32, with both as parameters by position."""
     return Kernel.from_spirv(
         load_spirv("scale_u32"),
+        count=True,
         split="elements",
         init=None,
+        in_place=True,
         per_invocation=SpecId.PER_INVOCATION,
         name="scale_u32",
         reference=_scale,
@@ -58,8 +60,10 @@ def step_kernel() -> Kernel:
     """Return the kernel of a step of linear congruential generators, whose states it changes."""
     return Kernel.from_spirv(
         load_spirv("lcg_step_u32"),
+        count=True,
         split="elements",
         init=None,
+        in_place=True,
         per_invocation=SpecId.PER_INVOCATION,
         name="lcg_step_u32",
         reference=_step,
@@ -75,6 +79,7 @@ def histogram_kernel() -> Kernel:
     """Return the kernel that counts elements by their lowest byte, with atomic additions."""
     return Kernel.from_spirv(
         load_spirv("histogram_u32"),
+        count=True,
         access=("in", "out"),
         out_shape=(BINS,),
         name="histogram_u32",

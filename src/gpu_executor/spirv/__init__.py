@@ -13,12 +13,14 @@ the Khronos SPIR-V specification, unified edition.
     blocks.py     storage buffers, the uniform buffer and push constants
     shared_memory.py  the size of shared variables
     push_constants.py  push constants moved into a uniform buffer
+    element_order.py  whether an element is read before it is written
     interface.py  entry point, work-group size, capabilities: all of it together
 """
 
 from gpu_executor.spirv.access import Access
 from gpu_executor.spirv.blocks import StorageBlock, UniformBlock
 from gpu_executor.spirv.constants import SpecConstant
+from gpu_executor.spirv.element_order import is_read_before_written
 from gpu_executor.spirv.interface import (
     CAPABILITY_NAMES,
     LocalSize,
@@ -37,6 +39,7 @@ __all__ = [
     "SpecConstant",
     "StorageBlock",
     "UniformBlock",
+    "is_read_before_written",
     "move_to_uniform_buffer",
     "read_interface",
 ]

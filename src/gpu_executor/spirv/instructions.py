@@ -241,21 +241,28 @@ def _check_ids(
         wrong = len(ids) - len(used) + int(defined[used].argmin())
         where = _name_word(array, offsets, int(at[wrong]))
         raise SpirvError(f"{where} uses %{ids[wrong]}, which is not defined")
-    return _list_used_declarations(array, offsets, opcodes, counts, used, code + HEADER_WORDS)
+    is_used = np.zeros(bound, dtype=np.bool_)
+    is_used[used] = True
+    return _list_used_declarations(array, offsets, opcodes, counts, is_used, code + HEADER_WORDS)
 
 
 def _list_used_declarations(
-    array: Words, offsets: Words, opcodes: Words, counts: Words, used: Words, code: int
+    array: Words,
+    offsets: Words,
+    opcodes: Words,
+    counts: Words,
+    is_used: npt.NDArray[np.bool_],
+    code: int,
 ) -> frozenset[int]:
-    """Return the ids defined before the word `code` that are among `used`, or among the operands
-    behind it that may be ids.
+    """Return the ids defined before the word `code` that are used behind it: by `is_used`, or by an
+    operand that may be an id.
     """
     unclear = (~_TABLES.known[opcodes] | (opcodes == _EXTENDED)) & (offsets >= code)
     operands = array[HEADER_WORDS:][np.repeat(unclear, counts)]
     position = np.where(offsets < code, _TABLES.result[opcodes], 0)
     declared = array[(offsets + position)[position > 0]]
-    found = np.intersect1d(declared, np.concatenate((used, operands)))
-    return frozenset(found.tolist())
+    is_used[operands[operands < len(is_used)]] = True
+    return frozenset(declared[is_used[declared]].tolist())
 
 
 def _name_word(array: Words, offsets: Words, word: int) -> str:

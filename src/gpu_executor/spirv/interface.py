@@ -17,7 +17,7 @@ from gpu_executor.spirv.constants import (
     read_spec_constants,
 )
 from gpu_executor.spirv.members import BlockMember
-from gpu_executor.spirv.module import BUILT_IN, Module, read_module
+from gpu_executor.spirv.module import BUILT_IN, GL_COMPUTE, Module, read_module
 from gpu_executor.spirv.shared_memory import SharedMemory, read_shared_memory
 
 # fmt: off
@@ -59,7 +59,6 @@ _MODEL_NAMES = {
     5365: "MeshEXT",
 }
 # fmt: on
-_GL_COMPUTE = 5  # Spec, "Execution Model"
 _LOCAL_SIZE, _LOCAL_SIZE_ID = 17, 38  # Spec, "Execution Mode"
 _WORKGROUP_SIZE = 25  # Spec, "BuiltIn"
 # NumWorkgroups, WorkgroupId, LocalInvocationId, LocalInvocationIndex, NumSubgroups, SubgroupId
@@ -188,7 +187,7 @@ def _list_values(
 def _find_entry_point(module: Module) -> tuple[int, str]:
     """Return the id of the entry point's function, and its name."""
     entries = [(o[0], o[1], _decode_string(o[2:])) for o in module.all("OpEntryPoint")]
-    compute = [(function, name) for model, function, name in entries if model == _GL_COMPUTE]
+    compute = [(function, name) for model, function, name in entries if model == GL_COMPUTE]
     if not compute:
         models = ", ".join(_MODEL_NAMES.get(e[0], f"model {e[0]}") for e in entries) or "none"
         raise SpirvError(

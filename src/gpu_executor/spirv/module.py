@@ -33,6 +33,7 @@ _OPERANDS = {
     **dict.fromkeys((SPEC_ID, ARRAY_STRIDE, MATRIX_STRIDE, BUILT_IN), 1),
     **dict.fromkeys((BINDING, DESCRIPTOR_SET, OFFSET), 1),
 }
+GL_COMPUTE = 5  # Spec, "Execution Model"
 WHOLE = -1  # the "member" index of decorations of a whole object
 
 

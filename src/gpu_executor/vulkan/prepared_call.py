@@ -232,7 +232,7 @@ class BufferRangeFinder:
         self._drop_odd_sizes(found, signature)
         if plan.path == "host-visible":
             self._drop_unaligned(found, signature, plan)
-            if signature.kernel.split == "whole":
+            if call.in_place:
                 _drop_outputs_over_inputs(found, signature)
         return tuple(found) if any(buffer_range is not None for buffer_range in found) else None
 
@@ -283,15 +283,20 @@ class BufferRangeFinder:
 
 
 def _drop_outputs_over_inputs(found: list[BufferRange | None], signature: Signature) -> None:
-    """Drop output ranges that are also inputs: a kernel of split "whole" may still read them. An
-    in-out argument that is its own result stays.
+    """Drop output ranges that are also inputs, unless the kernel may run in place. An in-out
+    argument that is its own result stays.
     """
-    inputs = len(signature.inputs)
+    kernel, inputs = signature.kernel, len(signature.inputs)
+    passed = [argument for argument in kernel.arguments if argument.is_input]
     for index, output in enumerate(signature.outputs, inputs):
         read = {
             buffer_range[:2]
-            for buffer_range, operand in zip(found[:inputs], signature.inputs, strict=True)
-            if buffer_range is not None and operand is not output
+            for buffer_range, operand, argument in zip(
+                found[:inputs], signature.inputs, passed, strict=True
+            )
+            if buffer_range is not None
+            and operand is not output
+            and argument.binding not in kernel.in_place_bindings
         }
         buffer_range = found[index]
         if buffer_range is not None and buffer_range[:2] in read:

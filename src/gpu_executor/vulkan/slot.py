@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import struct
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
@@ -23,6 +22,7 @@ from gpu_executor.call import Array, Call, Operand, Signature
 from gpu_executor.errors import DeviceLostError, ElementRangeError, GpuError
 from gpu_executor.kernel import Grid, Kernel
 from gpu_executor.lru import LruCache
+from gpu_executor.parameters import NO_VALUES, ParameterValues
 from gpu_executor.plan import DataPath, Piece, Plan, QueueUse
 from gpu_executor.telemetry.stages import Record
 from gpu_executor.vulkan.copy_threads import Part
@@ -146,31 +146,32 @@ class Slot:
         count: int,
         grid: Grid,
         buffer_ranges: BufferRanges | None = None,
-        params: bytes = b"",
+        values: ParameterValues = NO_VALUES,
         *,
         in_parts: bool = False,
     ) -> Recording:
         """Return the commands for `count` elements and those ranges; record them if not cached.
 
-        `params` are parameters that are pushed: other values are other commands. `in_parts` lets
+        `values` has parameters that are pushed: other values are other commands. `in_parts` lets
         the device copy a large fill in parts.
         """
         key: Hashable = (count, grid, in_parts)
-        if buffer_ranges is not None or params:
-            key = (count, grid, in_parts, buffer_ranges, params)
+        is_special = buffer_ranges is not None or values.push or values.given_count
+        if is_special:
+            key = (count, grid, in_parts, buffer_ranges, values.push, values.given_count)
         known = self._recordings.get(key)
         if known is None:
             with self.record.stage("recording"):
                 # Evict the oldest recording first: its command buffers are recorded again.
                 evicted = self._recordings.evict(MAX_RECORDINGS - 1)
                 oldest = evicted[0] if evicted else None
-                push = b"" if self._params_in_buffer else self._compose_push(count, params)
+                push = b"" if self._params_in_buffer else self._compose_push(count, values)
                 known = self._recorder.record(
                     count, grid, push, buffer_ranges, oldest, in_parts=in_parts
                 )
                 self._recordings[key] = known
             self.record.recordings += 1
-        elif buffer_ranges is not None or params:
+        elif is_special:
             self._recordings.move_to_end(key)
         return known
 
@@ -210,10 +211,10 @@ class Slot:
             self._recording = self.find_recording(
                 piece.count, grid, buffer_ranges, in_parts=in_parts
             )
-            self._buffers.write_push(self._compose_push(piece.count, values.push))
+            self._buffers.write_push(self._compose_push(piece.count, values))
         else:
             self._recording = self.find_recording(
-                piece.count, grid, buffer_ranges, values.push, in_parts=in_parts
+                piece.count, grid, buffer_ranges, values, in_parts=in_parts
             )
         self._piece = piece
         if values.uniform:
@@ -221,11 +222,8 @@ class Slot:
         if self.profile is not None:
             self._piece_number = self.profile.next_piece()
 
-    def _compose_push(self, count: int, params: bytes) -> bytes:
-        """Return all push constants."""
-        kernel = self.layout.kernel
-        first = struct.pack("<I", count) if kernel.count else b""
-        return first + kernel.push + self.layout.shape_words + params
+    def _compose_push(self, count: int, values: ParameterValues) -> bytes:
+        return self.layout.kernel.compose_push(count, self.layout.shape_words, values)
 
     @property
     def large_fill(self) -> bool:

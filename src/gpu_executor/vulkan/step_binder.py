@@ -231,7 +231,8 @@ class StepBinder:
 
     def _bind_call(self, step: CallStep, bound: list[BoundStep]) -> None:
         """Bind a call in pieces that the device can bind, each as one dispatch."""
-        if self._simple and self._bind_simple_call(step, bound):
+        runs_apart = not step.call.in_place or step.call.signature.kernel.in_place
+        if self._simple and runs_apart and self._bind_simple_call(step, bound):
             return
         signature, kernel = step.call.signature, step.call.signature.kernel
         written_back: list[ArrayCopy] = []
@@ -262,7 +263,8 @@ class StepBinder:
         Nearly all calls are, and binding them takes a third of the time.
         """
         call = step.call
-        dispatch = self._simple.get((call.signature, call.values.push, call.grid))
+        values = call.values
+        dispatch = self._simple.get((call.signature, values.push, values.given_count, call.grid))
         if dispatch is None:
             return False
         storages: list[VulkanStorage] = []
@@ -283,12 +285,9 @@ class StepBinder:
         signature, chunk = step.call.signature, step.plan.chunk
         operands: list[_BoundOperand] = []
         total = 0
-        # Kernels that work element by element read an element before they write it. Other kernels
-        # read in any order, and initial values are written before the kernel reads anything.
-        may_overwrite = signature.kernel.split == "whole" or signature.kernel.has_init
         for array, operand in zip(step.arrays, signature.operands, strict=True):
             total += array.nbytes
-            if may_overwrite and not operand.is_input and _overwrites_input(step, array):
+            if step.call.in_place and not operand.is_input and _overwrites_input(step, array):
                 made = self._device.empty(array.shape, array.dtype)
                 written_back.append(ArrayCopy(made, array))
                 array = made  # noqa: PLW2901
@@ -342,13 +341,14 @@ class StepBinder:
         if uniform is not None:
             read.append(uniform)
             bindings += (uniform.handle, uniform.offset, len(call.values.uniform))
-        key = signature, count, call.values.push, call.grid
+        pushed = call.values.push, call.values.given_count
+        key = signature, count, *pushed, call.grid
         dispatch = self._dispatches.get(key)
         if dispatch is None:
             dispatch = self._make_dispatch(step, count, whole=whole)
             remember(self._dispatches, key, dispatch, MAX_DISPATCHES)
             if count == signature.count and _is_simple(signature):
-                simple_key = signature, call.values.push, call.grid
+                simple_key = signature, *pushed, call.grid
                 remember(self._simple, simple_key, dispatch, MAX_DISPATCHES)
         bound.append(BoundStep(dispatch, read + written, len(read), bindings, check))
         return [] if check is None else [check]
@@ -360,12 +360,11 @@ class StepBinder:
             grid = plan.groups(signature.invocations if whole else count), 1, 1
         else:
             check_grid(kernel, grid, self._info)
-        first = struct.pack("<I", count) if kernel.count else b""
         return CallDispatch(
             kernel,
             plan.work_group,
             plan.per_invocation,
-            first + kernel.push + signature.shape_words + call.values.push,
+            kernel.compose_push(count, signature.shape_words, call.values),
             grid,
             _get_set_layout(kernel),
         )
@@ -572,13 +571,17 @@ def list_pending(checks: Sequence[StatusCheck]) -> tuple[StatusCheck, ...]:
 
 
 def _overwrites_input(step: CallStep, output: DeviceArray) -> bool:
-    """Whether an output is the array of an input.
+    """Whether an output is the array of an input, and the kernel may read what it has written.
 
     Only the very same view of an input may be an output, so the two begin at the same offset.
     """
+    kernel = step.call.signature.kernel
     return any(
-        operand.is_input and array.storage is output.storage and array.offset == output.offset
-        for array, operand in zip(step.arrays, step.call.signature.operands, strict=True)
+        argument.is_input
+        and array.storage is output.storage
+        and array.offset == output.offset
+        and argument.binding not in kernel.in_place_bindings
+        for array, argument in zip(step.arrays, kernel.arguments, strict=True)
     )
 
 

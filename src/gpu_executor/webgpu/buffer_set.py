@@ -109,10 +109,10 @@ class BufferSet:
 
     def prepare(self, call: Call, piece: Piece) -> TaskCommands:
         """Return the commands for a piece; they are made once for each size."""
-        key = piece.count, call.signature.shape_words
+        key = piece.count, call.signature.shape_words, call.values.given_count
         commands = self._prepared.get(key)
         if commands is None:
-            commands = self._make_commands(call.signature, piece)
+            commands = self._make_commands(call, piece)
             remember(self._prepared, key, commands, MAX_PREPARED)
         return commands
 
@@ -178,7 +178,9 @@ class BufferSet:
 
     # --- commands ---
 
-    def _make_commands(self, signature: Signature, piece: Piece) -> TaskCommands:
+    def _make_commands(self, call: Call, piece: Piece) -> TaskCommands:
+        signature = call.signature
+        count = call.values.given_count or struct.pack("<I", piece.count)
         sizes = [
             operand.nbytes if self._kernel.split == "whole" else piece.count * operand.type.nbytes
             for operand in signature.operands
@@ -191,7 +193,7 @@ class BufferSet:
         clears, fills = self._make_initializations(sizes)
         return TaskCommands(
             self._bind(sizes),
-            struct.pack("<I", piece.count) + self._wgsl.data + signature.shape_words,
+            count + self._wgsl.data + signature.shape_words,
             tuple(self._make_copies_in(sizes)),
             clears,
             fills,
@@ -289,11 +291,11 @@ def encode_words(signature: Signature, values: ParameterValues) -> bytes:
 def _pack_members(signature: Signature, values: ParameterValues) -> bytes:
     """Return the numbers of all members, without the padding between them."""
     kernel = signature.kernel
-    start = (COUNT_BYTES if kernel.count else 0) + len(kernel.push) + len(signature.shape_words)
+    start = kernel.count_bytes + len(kernel.push) + len(signature.shape_words)
     packed = [
         _pack_member(member, values.push, start)
         for member in kernel.interface.push_members
-        if member.offset >= start
+        if member.offset >= start and member != kernel.count
     ]
     if kernel.interface.uniform is not None:
         packed += [
