@@ -123,6 +123,12 @@ class ShaderInterface:
         """Return the specialization constant with that SpecId; None if there is none."""
         return next((c for c in self.constants if c.spec_id == spec_id), None)
 
+    def list_parameters(self, start: int) -> list[BlockMember]:
+        """Return the members of the push constants from byte `start` on, then those of the uniform
+        buffer."""
+        push = [member for member in self.push_members if member.offset >= start]
+        return push if self.uniform is None else [*push, *self.uniform.members]
+
     def capability_names(self) -> tuple[str, ...]:
         """Return the names of the capabilities, in the order of their numbers."""
         return tuple(CAPABILITY_NAMES.get(c, f"capability {c}") for c in sorted(self.capabilities))
