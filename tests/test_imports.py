@@ -28,7 +28,7 @@ LAYERS: list[set[str]] = [
     {"wgsl_words"},  # how a WGSL text reads its parameters
     {"spirv", "wgsl", "glsl"},  # readers of kernel code, and the compiler of GLSL
     {"primes"},  # a prime in, every constant out
-    {"kernel_arguments", "parameters"},  # what a kernel takes: arrays and values
+    {"kernel_arguments", "parameters", "wgsl_parameters"},  # what it takes: arrays and values
     {"kernel_declaration"},  # what its author writes beside the code
     {"kernel"},  # one dispatch
     {"kernels"},  # the catalogue of kernels

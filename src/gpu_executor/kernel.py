@@ -60,7 +60,7 @@ from gpu_executor.kernel_declaration import (
     parse_grid_rule,
     takes_params,
 )
-from gpu_executor.parameters import ParameterLayout, ParameterValues, WordParameter
+from gpu_executor.parameters import ParameterLayout, ParameterValues
 from gpu_executor.settings import Settings
 from gpu_executor.spirv import (
     Access,
@@ -71,6 +71,7 @@ from gpu_executor.spirv import (
     read_interface,
 )
 from gpu_executor.wgsl import PARAMETER_WORDS, WgslCode
+from gpu_executor.wgsl_parameters import check_members, check_param_types, make_word_parameters
 
 __all__ = ["COUNT_BYTES", "Argument", "ElementType", "Grid", "Kernel", "Shape", "to_native"]
 
@@ -217,17 +218,26 @@ class Kernel:
         """Return where the parameters lie behind the element count, `push` and `shape_words`."""
         defaults = dict(self.params) if is_pairs(self.params) else self.params
         if self.spirv:
+            if self.push_of is not None:
+                self.check_wgsl_parameters(shape_words)
             start = self.count_bytes + len(self.push) + len(shape_words)
             return ParameterLayout.of_code(self.name, self.interface, start, self.count, defaults)
         assert self.wgsl is not None
-        types = self.wgsl.find_param_types() if self.wgsl.params else {}
-        first = (COUNT_BYTES + len(self.wgsl.data) + len(shape_words)) // 4
-        computed = types.get(None, "integer")
-        words = [
-            WordParameter(name, 4 * index, first + index, types.get(first + index, computed))
-            for index, name in enumerate(self.wgsl.params)
-        ]
+        dtypes = tuple(each.dtype for each in self.types)
+        words = make_word_parameters(
+            self.name, self.wgsl, len(shape_words), dtypes, may_be_unread=self.grid_takes_params
+        )
         return ParameterLayout(self.name, words, 0, 4 * len(words), defaults=defaults)
+
+    def check_wgsl_parameters(self, shape_words: bytes) -> None:
+        """Check how the WGSL, if there is any, reads the parameters of the SPIR-V."""
+        start = self.count_bytes + len(self.push) + len(shape_words)
+        members = self.interface.list_push_parameters(start, self.count)
+        if self.interface.uniform is not None:
+            members += self.interface.uniform.members
+        if self.wgsl is not None and members:
+            dtypes = tuple(each.dtype for each in self.types)
+            check_members(self.name, self.wgsl, len(shape_words), members, dtypes)
 
     @functools.cached_property
     def in_place_bindings(self) -> frozenset[int]:
@@ -452,6 +462,7 @@ class Kernel:
         grid: GridRule | None = None,
         init: Any = 0,
         params: Sequence[str] = (),
+        param_types: Mapping[str, str] | None = None,
         data: bytes = b"",
         push_of: Callable[..., Sequence[int]] | None = None,
         status: bool = False,
@@ -464,11 +475,14 @@ class Kernel:
         """Return a kernel from WGSL, for WebGPU only. `wgsl.py` describes the contract of the text.
 
         `data` are the 32-bit words that follow the number of elements, and `params` names the words
-        behind them that a call sets. `access`, or `inputs` and `outputs`, describe the arguments.
-        The other parameters are as in `from_spirv`.
+        behind them that a call sets. `param_types` declares the types of those whose type the text
+        does not show: "f32", "i32" or "u32" by name. `access`, or `inputs` and `outputs`, describe
+        the arguments. The other parameters are as in `from_spirv`.
         """
-        check_names(f"kernel {name or '<wgsl>'!r}", params)
-        code = WgslCode(text, bytes(memoryview(data)), params=tuple(params))
+        where = f"kernel {name or '<wgsl>'!r}"
+        check_names(where, params)
+        types = check_param_types(where, params, param_types)
+        code = WgslCode(text, bytes(memoryview(data)), params=tuple(params), param_types=types)
         name = name or f"wgsl-{code.digest[:8]}"
         where = f"kernel {name!r}"
         if access is None:
@@ -499,6 +513,8 @@ class Kernel:
         )
         _check_declaration(kernel)
         _check_work_group(kernel)
+        if push_of is None:  # otherwise a call finds out where the parameters begin
+            kernel.make_parameters(b"")
         return kernel
 
 
@@ -670,6 +686,7 @@ def _check_against_code(kernel: Kernel) -> None:
             kernel.make_parameters(b"")
         except ArgumentTypeError as error:
             raise KernelError(str(error)) from None
+        kernel.check_wgsl_parameters(b"")
     _, y, z = kernel.local_size()
     if (y > 1 or z > 1) and kernel.grid is None:
         raise KernelError(
@@ -727,8 +744,7 @@ def _check_work_group(kernel: Kernel) -> None:
     work-groups.
     """
     assert kernel.wgsl is not None
-    text = re.sub(r"//[^\n]*|/\*.*?\*/", "", kernel.wgsl.text, flags=re.DOTALL | re.MULTILINE)
-    found = re.search(r"@workgroup_size\s*\(([^)]*)\)", text)
+    found = re.search(r"@workgroup_size\s*\(([^)]*)\)", kernel.wgsl.blank_comments())
     if found is not None and not re.search(r"\bwork_group\b", found[1]) and kernel.grid is None:
         raise KernelError(
             f"kernel {kernel.name!r}: the text has {found[0]}; write @workgroup_size(work_group), "

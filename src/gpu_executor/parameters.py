@@ -8,20 +8,16 @@ gives as `params=`. New values need no new kernel, pipeline or slot.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from numbers import Integral
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from gpu_executor.errors import ArgumentTypeError, KernelError
 from gpu_executor.spirv import BlockMember, ShaderInterface
 
-if TYPE_CHECKING:
-    from gpu_executor.wgsl_words import WordType
-
 
 class Parameter(Protocol):
-    """One value that a call sets; `spirv.BlockMember` is one."""
+    """One value that a call sets: a `spirv.BlockMember` or a `wgsl_parameters.WordParameter`."""
 
     @property
     def name(self) -> str: ...
@@ -32,48 +28,6 @@ class Parameter(Protocol):
 
     def encode_into(self, buffer: bytearray, value: Any) -> None:
         """Write a value at its offset; raises where the value does not fit the type."""
-
-
-class WordParameter(NamedTuple):
-    """A parameter of a WGSL text: one 32-bit word, which holds an integer or a float32."""
-
-    name: str
-    offset: int
-    word: int
-    """The index that the text gives to `param`."""
-    type: WordType = "integer"
-    """What the text reads."""
-
-    def encode_into(self, buffer: bytearray, value: Any) -> None:
-        """Write a value as the type that the text reads, with the rules of `BlockMember`."""
-        read = f"param({self.word}u)"
-        if self.type == "mixed":
-            raise KernelError(
-                f"parameter {self.name!r}: the text reads {read} both as an f32 and as an integer, "
-                f"so no value fits; write bitcast<f32>({read}) everywhere"
-            )
-        member = BlockMember(self.name, self.offset, self._choose_dtype(value), (), ())
-        try:
-            member.encode_into(buffer, value)
-        except KernelError as error:
-            if self.type == "f32":
-                raise
-            advice = f"or write bitcast<f32>({read}) in the text, which then reads a float"
-            if self.type == "u32" and _is_negative(value):
-                advice = f"or write bitcast<i32>({read}) in the text, which then reads a signed int"
-            raise KernelError(f"{error}, {advice}") from None
-
-    def _choose_dtype(self, value: Any) -> np.dtype[Any]:
-        if self.type == "integer":
-            return np.dtype("i4" if _is_negative(value) else "u4")
-        return np.dtype({"f32": "f4", "i32": "i4", "u32": "u4"}[self.type])
-
-
-def _is_negative(value: Any) -> bool:
-    """Whether a value is a negative integer, or a NumPy array of one without axes."""
-    if isinstance(value, np.ndarray) and value.shape == ():
-        value = value[()]
-    return isinstance(value, Integral) and int(value) < 0
 
 
 class ParameterValues(NamedTuple):
@@ -163,7 +117,7 @@ class ParameterLayout:
             )
         return cls(
             kernel_name,
-            [each for each in interface.push_members if each.offset >= start and each != count],
+            interface.list_push_parameters(start, count),
             start,
             interface.push_constant_bytes,
             () if uniform is None else uniform.members,

@@ -11,7 +11,8 @@ The contract is that of SPIR-V kernels (`kernel.py`), in WebGPU's terms:
   of `push_of`, then the parameters of the call. They are immediates if the device has them, else a
   uniform buffer. Every number of a parameter is one word, in the order of the members. 64-bit
   numbers are two words, the lower half first; 8- and 16-bit numbers are extended to 32 bits. A
-  text reads a float as `bitcast<f32>(param(1u))`, also through names (`wgsl_words.py`).
+  text reads a float as `bitcast<f32>(param(1u))`. `wgsl_words.py` says which texts show the type of
+  a word; where they do not, `param_types` declares it.
 - Without `grid=`, the entry point has `@workgroup_size(work_group)`, and the executor chooses that
   size. `first_element(group, groups, local)` is the index of an invocation's first element. The
   invocation processes `per_invocation` elements at a distance of `work_group`. A text without
@@ -31,10 +32,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from gpu_executor.wgsl_words import WordType
+from typing import NamedTuple
 
 PARAMETER_WORDS = 32
 """Words of parameters: 128 bytes, the size of immediates on devices that have them."""
@@ -52,7 +50,8 @@ fn first_element(group: vec3<u32>, groups: vec3<u32>, local: u32) -> u32 {{
 }}
 """
 PRELUDE_LINES = _PRELUDE.count("\n")
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMENT = re.compile(r"//[^\n\v\f\r\x85\u2028\u2029]*|/\*")
+_BLOCK_MARK = re.compile(r"/\*|\*/")
 _DIRECTIVES = re.compile(r"(?:\s*(?:enable|requires|diagnostic)\b[^;]*;)*")
 _WORK_GROUP = re.compile(
     r"@workgroup_size\s*\(([^)]*)\)(?:\s*@\w+\s*(?:\([^)]*\))?)*\s*fn\s+main\b"
@@ -61,6 +60,7 @@ _STORAGE_VARIABLE = re.compile(
     r"((?:@\w+\s*\([^)]*\)\s*)+)var\s*<\s*storage\s*(?:,\s*(\w+)\s*)?>\s*\w+\s*:\s*([^;]+);"
 )
 _BINDING = re.compile(r"@binding\s*\(\s*(\d+)[iu]?\s*\)")
+_INTEGER = re.compile(r"\b(?:[iu](?:32|64)|vec[234][iu])\b")
 _SHORT_TYPE = re.compile(r"(?:vec[234]|mat[234]x[234])([fh])")
 _FLOATS = {"f16": "f2", "f32": "f4", "f64": "f8", "h": "f2", "f": "f4"}
 _CONSTANT = r"\bconst\s+{name}\s*(?::\s*\w+\s*)?=\s*(\d+)[iu]?\s*;"
@@ -74,6 +74,8 @@ class StorageVariable(NamedTuple):
     float_dtype: str | None
     """The dtype of its numbers if they are floats; None if they are not, or if the type has a name
     of the text's own."""
+    has_integers: bool
+    """Whether the text says that its numbers are integers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,8 @@ class WgslCode:
     """Elements per vector that an invocation loads: 4 if the text works on `vec4`."""
     params: tuple[str, ...] = ()
     """The names of the parameters of a kernel that has no SPIR-V."""
+    param_types: tuple[tuple[str, str], ...] = ()
+    """The types that are declared for some of these names, sorted by name."""
     padded: bool = False
     """Whether buffers may be larger than the arrays: the text finds the end of its arrays with
     `param(0u)` alone. Tasks of all sizes can then use one bind group. Creating one takes 45 us with
@@ -110,13 +114,13 @@ class WgslCode:
 
     def uses(self, name: str) -> bool:
         """Return whether the text uses an identifier."""
-        return re.search(rf"\b{name}\b", self._blank_comments()) is not None
+        return re.search(rf"\b{name}\b", self.blank_comments()) is not None
 
     def find_work_group(self) -> tuple[int | str, ...]:
         """Return the arguments of the entry point's `@workgroup_size`: numbers where the text says
         them, else the expressions. Empty if there is no such attribute.
         """
-        code = self._blank_comments()
+        code = self.blank_comments()
         found = _WORK_GROUP.search(code)
         if found is None:
             return ()
@@ -125,25 +129,19 @@ class WgslCode:
     def find_storage_variables(self) -> list[StorageVariable]:
         """Return the storage buffers that the text declares, with what it says about them."""
         found = []
-        for attributes, access, type_ in _STORAGE_VARIABLE.findall(self._blank_comments()):
+        for attributes, access, type_ in _STORAGE_VARIABLE.findall(self.blank_comments()):
             binding = _BINDING.search(attributes)
             if binding is not None:
                 number, writable = int(binding[1]), access == "read_write"
-                found.append(StorageVariable(number, writable, _find_float_dtype(type_)))
+                float_dtype, integers = _find_float_dtype(type_), bool(_INTEGER.search(type_))
+                found.append(StorageVariable(number, writable, float_dtype, integers))
         return found
-
-    def find_param_types(self) -> dict[int | None, WordType]:
-        """Return the types of the words that the text reads with `param`; the key None is that of
-        the words whose indices the text computes."""
-        from gpu_executor.wgsl_words import find_word_types  # loaded for calls with parameters only
-
-        return find_word_types(self._blank_comments())
 
     def _split_directives(self) -> tuple[str, str]:
         """Return the directives at the beginning of the text, and the text with the same number of
         lines without them.
         """
-        code = self._blank_comments()
+        code = self.blank_comments()
         found = _DIRECTIVES.match(code)
         end = 0 if found is None else found.end()
         if not code[:end].strip():
@@ -151,9 +149,25 @@ class WgslCode:
         blank = "\n" * code[:end].count("\n")
         return " ".join(code[:end].split()) + " ", blank + self.text[end:]
 
-    def _blank_comments(self) -> str:
-        """Return the text with spaces for its comments, so that every position stays the same."""
-        return _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), self.text)
+    def blank_comments(self) -> str:
+        """Return the text with spaces for its comments, so that every position stays the same.
+        Block comments may contain others."""
+        parts, at = [], 0
+        while (found := _COMMENT.search(self.text, at)) is not None:
+            end = found.end() if found[0] != "/*" else _find_block_end(self.text, found.end())
+            comment = re.sub(r"[^\n]", " ", self.text[found.start() : end])
+            parts += [self.text[at : found.start()], comment]
+            at = end
+        return "".join([*parts, self.text[at:]])
+
+
+def _find_block_end(text: str, at: int) -> int:
+    """Return the end of a block comment whose inside begins at this position."""
+    depth = 1
+    while depth and (mark := _BLOCK_MARK.search(text, at)) is not None:
+        depth += 1 if mark[0] == "/*" else -1
+        at = mark.end()
+    return len(text) if depth else at
 
 
 def _find_float_dtype(type_: str) -> str | None:

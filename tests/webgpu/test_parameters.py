@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -54,68 +55,6 @@ def test_a_word_has_the_type_that_the_text_reads(
             each_webgpu.run(AFFINE, X, params=(factor, value))
 
 
-MIXED = "mixed"
-READINGS: dict[str, dict[int | None, str]] = {
-    "y = bitcast< f32 >( param( 2 ) ); // param(2u)": {2: "f32"},
-    "y = bitcast<f32>((param(0x2u)));": {2: "f32"},
-    "const K = 2u; y = bitcast<f32>(param(K));": {2: "f32"},
-    "y = bitcast<i32>(param(3u)) + i32(param(3u));": {3: "i32"},
-    "y = f32(param(1u)); z = i32(param(1u));": {1: "u32"},
-    "y = bitcast<i32>(param(1u)); z = param(1u);": {1: "integer"},
-    "y = bitcast<f32>(param(4u) + 1);": {4: "integer"},
-    "y = bitcast<f32>(param(1u)); z = param(1u);": {1: MIXED},
-    # names
-    "let f = param(1u); y = bitcast<f32>(f);": {1: "f32"},
-    "var f: u32 = param(1u); let g = u32(f); y = bitcast<f32>(g);": {1: "f32"},
-    "let n = param(1u); y = f32(n);": {1: "u32"},
-    "let n = param(1u); y = f32(n) + bitcast<f32>(n);": {1: MIXED},
-    "var n = param(1u); n += 1u; y = bitcast<f32>(n);": {1: MIXED},
-    "var f: u32; if (c) { f = param(1u); } else { f = param(2u); } y = bitcast<f32>(f);": {
-        1: "f32", 2: "f32"
-    },
-    "var f = param(1u); if (c) { f = 0u; } y = bitcast<f32>(f);": {1: "f32"},
-    "y = bitcast<f32>(select(param(1u), param(2u), a < b));": {1: "f32", 2: "f32"},
-    # scopes
-    "let f = param(1u); { let f = bitcast<f32>(f); y = f + s.f + 1.f; } z = bitcast<f32>(f);": {
-        1: "f32"
-    },
-    "{ let f = param(1u); y = bitcast<f32>(f); } let f = 2u; z = f;": {1: "f32"},
-    "let f = param(1u); for (var f = 0u; f < 4u; f++) { y += f; } z = bitcast<f32>(f);": {1: "f32"},
-    "let f = param(1u); for (var n = 0u; n < 4u; n++) { y += f; } z = bitcast<f32>(f);": {1: MIXED},
-    # vectors
-    "y = bitcast<vec2<f32>>(vec2(param(1u), param(2u)));": {1: "f32", 2: "f32"},
-    "let v = vec3u(param(1u), 0u, param(2u)); y = bitcast<vec3f>(v).x;": {1: "f32", 2: "f32"},
-    "let v = vec2<u32>(param(1u), param(2u)); y = bitcast<f32>(v.x) * bitcast<f32>(v[1]);": {
-        1: "f32", 2: "f32"
-    },
-    # indices that the text computes
-    "y = param(i);": {None: "integer"},
-    "let k = param(1u); y = k * bitcast<f32>(param(i + f(2u)));": {1: "integer", None: "f32"},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("body", READINGS)
-def test_the_type_of_a_word_is_found_through_names(body: str) -> None:
-    assert WgslCode(f"fn main() {{ {body} }}").find_param_types() == READINGS[body]
-
-
-def test_the_type_of_a_word_is_found_through_functions_and_private_variables() -> None:
-    text = """
-    fn show() -> f32 { return bitcast<f32>(kept); }
-    var<private> kept: u32;
-    fn scale(v: array<f32, 2>, by: u32) -> f32 { return v[0] * bitcast<f32>(by); }
-    fn third() -> u32 { return param(3u); }
-    fn main() {
-        kept = param(1u);
-        y = scale(array<f32, 2>(1.0, 2.0), 0u) + scale(v, param(2u));
-        z = bitcast<f32>(third()) + number(param(4u));
-    }
-    fn number(n: u32) -> f32 { return f32(n); }
-    """
-    found = WgslCode(text).find_param_types()
-    assert found == {1: "f32", 2: "f32", 3: "f32", 4: "u32"}
-
-
 NAMED = make_element_kernel(
     declare_buffers("read f32", "read_write f32"),
     "let n = param(1u); let f = param(2u); b1[i] = b0[i] + f32(n) + bitcast<f32>(f);",
@@ -131,7 +70,7 @@ def test_values_are_converted_to_the_type_of_a_name_or_refused(
     for n, f in ((2, 0.5), (2, 1), (np.uint8(2), np.float16(0.5)), (np.array(2), np.array(1))):
         result = each_webgpu.run(NAMED, X, params={"n": n, "f": f})
         np.testing.assert_array_equal(result, X + 2 + np.float32(f))
-    words = r"named: parameter 'n' .*found float 2.0; .* or write bitcast<f32>\(param\(1u\)\)"
+    words = r"named: parameter 'n' .*found float 2.0; .* a float as bitcast<f32>\(param\(1u\)\)"
     with pytest.raises(ArgumentTypeError, match=words):
         each_webgpu.run(NAMED, X, params={"n": 2.0, "f": 0.5})
     with pytest.raises(ArgumentTypeError, match=r"found int -1; .* bitcast<i32>\(param\(1u\)\)"):
@@ -141,18 +80,130 @@ def test_values_are_converted_to_the_type_of_a_name_or_refused(
             each_webgpu.run(NAMED, X, params=given)
 
 
-@pytest.mark.parametrize("value", [1, 1.0])
-def test_a_word_that_is_read_as_a_float_and_as_an_integer_takes_no_value(
-    each_webgpu: gx.WgpuExecutor, value: float
+ODD_READINGS = {
+    # the text shows a float
+    "b1[i] = bitcast< f32 >((param( 0x1 ))) * b0[i];": "shown",
+    "const K: u32 = 1u; b1[i] = bitcast<f32>(param(K)) * b0[i];": "shown",
+    "var f: u32 = param(1u); let g = u32(f); b1[i] = bitcast<f32>(g) * b0[i];": "shown",
+    "b1[i] = bitcast<f32>(bitcast<i32>(param(1u))) * b0[i];": "shown",
+    "/* /* */ _ = param(1u) + 1u; */ b1[i] = bitcast/*<*/<f32>(param(1u)) * b0[i];": "shown",
+    "// \u2028 b1[i] = bitcast<f32>(param(1u)) * b0[i];": "shown",
+    "let f = 0u; { let f = param(1u); b1[i] = bitcast<f32>(f) * b0[i]; } b1[0] += f32(f);": "shown",
+    # the type must be declared
+    "b1[i] = bitcast<F>(param(1u)) * b0[i];": "declared",
+    "let a = array(param(1u), 0u); b1[i] = bitcast<f32>(a[0]) * b0[i];": "declared",
+    "var a: array<u32, 2>; a[1] = param(1u); b1[i] = bitcast<f32>(a[1]) * b0[i];": "declared",
+    "let s = S(param(1u)); b1[i] = bitcast<f32>(s.word) * b0[i];": "declared",
+    "var s: S; s.word = param(1u); b1[i] = bitcast<f32>(s.word) * b0[i];": "declared",
+    "var f = param(1u); let p = &f; b1[i] = bitcast<f32>(*p) * b0[i];": "declared",
+    "var f = 0u; let p = &f; *p = param(1u); b1[i] = bitcast<f32>(f) * b0[i];": "declared",
+    "kept = param(1u); b1[i] = bitcast<f32>(kept) * b0[i];": "declared",
+    "b1[i] = scale(param(1u), b0[i]);": "declared",
+    "b1[i] = bitcast<f32>(read_word(1u)) * b0[i];": "declared",
+    "b1[i] = bitcast<f32>(min(param(1u))) * b0[i];": "declared",
+    "b1[i] = bitcast<f32>(param(1u) | 0u) * b0[i];": "declared",
+    "let f = 0u + param(1u) * 1u; b1[i] = bitcast<f32>(f) * b0[i];": "declared",
+    "b1[i] = bitcast<f32>(max(param(1u), 0u)) * b0[i];": "declared",
+    "b1[i] = bitcast<f32>((param(1u) >> 1u) << 1u) * b0[i];": "declared",
+    "b1[i] = exp2(f32(param(1u) / 8388608u) - 127.0) * b0[i];": "declared",
+    "b1[i] = ldexp(1.0, i32(extractBits(param(1u), 23u, 8u)) - 127) * b0[i];": "declared",
+    "b1[i] = bitcast<f32>(param(i - i + 1u)) * b0[i];": "declared",
+    "b1[i] = bitcast<f32>(param(place)) * b0[i];": "declared",
+    "b1[i] = bitcast<f32>(params.words[0].y) * b0[i];": "declared",
+    "b1[i] = bitcast<vec2<f32>>(vec2(param(1u), 0u)).x * b0[i];": "declared",
+    "let v = vec2u(param(1u)); b1[i] = bitcast<f32>(v.y) * b0[i];": "declared",
+    "b1[i] = bitcast<f32>(select(0u, param(1u), i >= 0u)) * b0[i];": "declared",
+    "var f: u32; if (i >= 0u) { f = param(1u); } b1[i] = bitcast<f32>(f) * b0[i];": "declared",
+    "var f = param(1u); f ^= 0u; b1[i] = bitcast<f32>(f) * b0[i];": "declared",
+    "for (var f = param(1u); f != 0u; f = 0u) { b1[i] = bitcast<f32>(f) * b0[i]; }": "declared",
+    "let f = param(1u); { let f = f; b1[i] = bitcast<f32>(f) * b0[i]; }": "declared",
+    "let f\u00b7 = param(1u); b1[i] = bitcast<f32>(f\u00b7) * b0[i];": "declared",
+    "b1[i] = select(0.0, 2 * b0[i], param(1u) == 0x40000000u);": "declared",
+    "switch param(1u) { case 0x40000000u { b1[i] = 2 * b0[i]; } default {} }": "declared",
+    "let t = bitcast<u32>(1.5); b1[i] = select(0.0, 2 * b0[i], param(1u) > t);": "declared",
+    "b1[i] = select(b0[i], bitcast<f32>(param(1u)) * b0[i], param(1u) > 0u);": "declared",
+}  # fmt: skip
+ODD_NAMES = """
+alias F = f32;
+struct S { word: u32 }
+override place: u32 = 1u;
+var<private> kept: u32;
+fn scale(by: u32, x: f32) -> f32 { return bitcast<f32>(by) * x; }
+"""
+READ = "fn read_word(word: u32) -> u32 { return param(word); }"
+MIN = "fn min(word: u32) -> u32 { return word; }"
+
+
+@pytest.fixture(scope="module")
+def webgpu() -> Iterator[gx.WgpuExecutor]:
+    with gx.WgpuExecutor(settings=gx.Settings()) as executor:
+        yield executor
+
+
+@pytest.mark.parametrize("body", ODD_READINGS)
+def test_a_float_is_multiplied_however_the_text_reads_it(
+    webgpu: gx.WgpuExecutor, body: str
 ) -> None:
-    mixed = make_element_kernel(
-        declare_buffers("read f32", "read_write f32"),
-        "let f = param(1u); b1[i] = select(b0[i], bitcast<f32>(f), f > 0u);",
-        dtypes=["f4", "f4"],
-        params=["f"],
-    )
-    with pytest.raises(ArgumentTypeError, match=r"'f': the text reads .* both as an f32 and as an"):
-        each_webgpu.run(mixed, X, params=(value,))
+    """The type is shown by the text or has to be declared; it is never guessed."""
+    functions = [READ] * ("read_word(" in body) + [MIN] * ("min(" in body)
+
+    def make(**options: Any) -> Kernel:
+        return make_element_kernel(
+            "\n".join([declare_buffers("read f32", "read_write f32"), ODD_NAMES, *functions]),
+            body + "\n",
+            dtypes=["f4", "f4"],
+            params=["factor"],
+            **options,
+        )
+
+    kernels = [make(param_types={"factor": "f32"})]
+    if ODD_READINGS[body] == "shown":
+        kernels.append(make())
+    else:
+        with pytest.raises(KernelError, match=r"'factor' is param\(1u\), .* declare its type: par"):
+            make()
+    for kernel in kernels:
+        for factor in (2, 2.0, np.float32(2), np.array(2)):
+            result = webgpu.run(kernel, X, params={"factor": factor})
+            np.testing.assert_array_equal(result, 2 * X)
+
+
+@pytest.mark.parametrize("dtype", ["u4", "f4"])
+def test_a_word_that_is_stored_has_the_type_of_the_output(
+    webgpu: gx.WgpuExecutor, dtype: str
+) -> None:
+    def make(**options: Any) -> Kernel:
+        return make_element_kernel(
+            declare_buffers("read f32", "read_write u32"),
+            "b1[i] = param(1u);",
+            dtypes=["f4", dtype],
+            params=["value"],
+            **options,
+        )
+
+    if dtype == "f4":  # the array keeps the bits, and the caller reads floats
+        with pytest.raises(KernelError, match=r"'value' is param.* cannot be followed \(line"):
+            make()
+    kernel = make() if dtype == "u4" else make(param_types={"value": "f32"})
+    np.testing.assert_array_equal(webgpu.run(kernel, X, params=(2,)), np.full(len(X), 2, dtype))
+
+
+def test_declared_integers_take_the_values_of_their_type(webgpu: gx.WgpuExecutor) -> None:
+    x = np.arange(100, dtype=np.uint32)
+    for type_, least, most in (("i32", -(1 << 31), (1 << 31) - 1), ("u32", 0, (1 << 32) - 1)):
+        kernel = make_element_kernel(
+            declare_buffers("read u32", "read_write u32"),
+            "b1[i] = b0[i] + (param(1u) & 0xffffffffu);",
+            dtypes=["u4", "u4"],
+            params=["step"],
+            param_types={"step": type_},
+        )
+        for value in (least, most, np.int64(most), np.array(least)):
+            result = webgpu.run(kernel, x, params=(value,))
+            np.testing.assert_array_equal(result, ((x.astype(object) + int(value)) % 2**32))
+        for wrong in (least - 1, most + 1, np.int64(most + 1), 1.0, np.float32(1), True, "1", None):
+            with pytest.raises(ArgumentTypeError, match=r"'step' .*found .*; give an int in"):
+                webgpu.run(kernel, x, params=(wrong,))
 
 
 @pytest.mark.parametrize("params", [["a", "a"], "ab", ["a", ""], [1], {"a": 1.0}, 5])
@@ -195,6 +246,7 @@ def test_parameters_follow_the_data_and_the_words_of_push_of(each_webgpu: gx.Wgp
         data=struct.pack("<2I", 11, 12),
         push_of=lambda shape: [shape[0], 13],
         params=["first", "second"],
+        param_types={"first": "u32", "second": "u32"},
         out_shape=(9,),
     )
     for count in (40, 41):
@@ -261,6 +313,7 @@ def test_more_parameters_than_fit_are_refused(each_webgpu: gx.WgpuExecutor) -> N
         dtypes=["u4", "u4"],
         push_of=lambda shape: [0] * 20,
         params=[f"p{n}" for n in range(20)],
+        param_types={f"p{n}": "u32" for n in range(20)},
         name="wide",
     )
     with pytest.raises(KernelError, match=r"'wide' has 164 bytes of parameters; .* have 128"):

@@ -122,6 +122,10 @@ class ShaderInterface:
         """Return the specialization constant with that SpecId; None if there is none."""
         return next((c for c in self.constants if c.spec_id == spec_id), None)
 
+    def list_push_parameters(self, start: int, count: BlockMember | None) -> list[BlockMember]:
+        """Return the push constants from byte `start` on, without `count`."""
+        return [each for each in self.push_members if each.offset >= start and each != count]
+
     def capability_names(self) -> tuple[str, ...]:
         """Return the names of the capabilities, in the order of their numbers."""
         return tuple(CAPABILITY_NAMES.get(c, f"capability {c}") for c in sorted(self.capabilities))

@@ -294,8 +294,7 @@ def _pack_members(signature: Signature, values: ParameterValues) -> bytes:
     start = kernel.count_bytes + len(kernel.push) + len(signature.shape_words)
     packed = [
         _pack_member(member, values.push, start)
-        for member in kernel.interface.push_members
-        if member.offset >= start and member != kernel.count
+        for member in kernel.interface.list_push_parameters(start, kernel.count)
     ]
     if kernel.interface.uniform is not None:
         packed += [
