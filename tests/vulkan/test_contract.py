@@ -460,7 +460,7 @@ def test_each_job_of_a_batch_and_a_stream_has_its_own_parameters(
         (None, "parameter 'factor' has no value and no default"),
         ({"offset": 1}, "parameter 'factor' has no value"),
         ({"facto": 1}, "params has 'facto'; the parameters are 'factor', 'offset'"),
-        ({"count": 3}, "params has 'count'; it is the number of elements, which every call sets"),
+        ({"count": 3}, "parameter 'factor' has no value and no default"),
         ((1, 2, 3), "'factor', 'offset'; 'count' is the number of elements, which every call sets"),
         ([1, 2], "params is a list; it must be a dict by name or a tuple by position"),
         ({"factor": "1"}, "factor"),

@@ -83,7 +83,7 @@ class BufferSet:
         self._kernel, self._wgsl = kernel, kernel.wgsl
         sizes = [operand.nbytes for operand in operands]
         self._layout = BufferLayout.pack(kernel, sizes, scratch_bytes)
-        self._prepared: dict[tuple[int, bytes], TaskCommands] = {}
+        self._prepared: dict[tuple[int, bytes, bytes], TaskCommands] = {}
         self._padded_group: Any = None
         """The bind group for tasks of every size, if the text is padded."""
         described = describe_buffers(self._layout, device, maps_inputs=queue.maps_inputs)
