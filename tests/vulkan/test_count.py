@@ -59,7 +59,7 @@ def test_which_member_is_filled(
     first, second = (each.split()[-1] for each in members.split(";")[:2])
     kernel = make(members, f"100 * {first} + {second}", split=split, **declared)
     x = np.arange(100, dtype=np.uint32)
-    arrays = [x, gpu.asarray(x), gpu.to_device(x)]
+    arrays: list[Any] = [x, gpu.asarray(x), gpu.to_device(x)]
     for array in arrays:
         for _ in range(2):  # the second call finds what the first one recorded
             found = gpu.run(kernel, array, params=params)
