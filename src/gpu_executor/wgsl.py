@@ -13,8 +13,9 @@ The contract is that of SPIR-V kernels (`kernel.py`), in WebGPU's terms:
   numbers are two words, the lower half first; 8- and 16-bit numbers are extended to 32 bits. A
   text reads a float as `bitcast<f32>(param(1u))`. `wgsl_words.py` says which texts show the type of
   a word; where they do not, `param_types` declares it.
-- Without `grid=`, the entry point has `@workgroup_size(work_group)`, and the executor chooses that
-  size. `first_element(group, groups, local)` is the index of an invocation's first element. The
+- Without `grid=`, the entry point has `@workgroup_size(work_group)`. The executor chooses that
+  size for kernels with split="elements" and for texts that use `per_invocation`: no result may
+  depend on it. For others it is the kernel's `work_group=`, or 64. `first_element(group, groups, local)` is the index of an invocation's first element. The
   invocation processes `per_invocation` elements at a distance of `work_group`. A text without
   `per_invocation` processes one element, at the index `first_element` or, as long as the
   work-groups fit one dimension, at `global_invocation_id.x`.

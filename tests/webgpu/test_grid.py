@@ -111,6 +111,16 @@ def test_a_whole_kernel_covers_its_largest_argument(each_webgpu: gx.WgpuExecutor
         np.testing.assert_array_equal(each_webgpu.run(outer, a, b), np.outer(a, b) + m)
 
 
+def test_a_text_may_compute_with_the_work_group_size(each_webgpu: gx.WgpuExecutor) -> None:
+    text = make_main("work_group", "if (at.x < param(0u)) { b1[at.x] = at.x / work_group; }")
+    x = np.zeros(LARGE_BUCKET, np.uint32)
+    for work_group, expected in ((None, 64), (32, 32)):
+        kernel = make_kernel(text, work_group=work_group)
+        for count in (100, 40_000, len(x)):
+            found = each_webgpu.run(kernel, x[:count])
+            np.testing.assert_array_equal(found, np.arange(count) // expected)
+
+
 DOUBLE = make_main("work_group", "if (at.x < param(0u)) { b1[at.x] = 2u * b0[at.x]; }")
 
 

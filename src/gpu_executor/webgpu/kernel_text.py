@@ -39,9 +39,14 @@ class WorkGroupUse:
             raise KernelError(
                 f"{where}; write @workgroup_size(work_group) or a number, or give grid="
             )
+        several = code.uses("per_invocation")
+        fixed = x if isinstance(x, int) else None
+        if fixed is None and kernel.split == "whole" and not several:
+            # The text may compute with the size, so that it must be the same for every call.
+            fixed = kernel.work_group or DEFAULT_WORK_GROUP
         return cls(
-            x if isinstance(x, int) else None,
-            code.uses("per_invocation"),
+            fixed,
+            several,
             code.uses("first_element") or code.uses("num_workgroups"),
         )
 
