@@ -8,8 +8,12 @@ every later use of the object raise `ForkedError`, and drops the handles that th
 freed. A lock that a thread of the parent held stays locked for ever in the child, so the code that
 raises takes no lock.
 
-The drivers' own clean-up at `exit` does not support fork() either: a child of a process with a GPU
-open crashed there or hung (NVIDIA 580; Mesa's OpenGL driver, which WebGPU loads).
+The drivers' own clean-up at `exit` does not support fork() either. An exit handler of Mesa's drivers
+joins the threads of every queue that is alive, in the child those of the parent's devices too:
+threads that the child does not have, whose stacks the C library has freed or given to the child's
+own threads. The child crashed there (lavapipe) or hung (lavapipe; Mesa's OpenGL driver, which
+WebGPU loads); NVIDIA's driver (580) did both. So a child ends without the exit handlers of every
+driver that its parent had loaded, whatever the device.
 """
 
 from __future__ import annotations
@@ -64,11 +68,12 @@ def check_no_parent_gpus(what: str) -> None:
 
 
 def skip_driver_cleanup_at_exit() -> None:
-    """Make this child end without the drivers' exit handlers: it flushes C's streams and then ends
-    as by `os._exit`.
+    """Make this child end without the exit handlers of the drivers that its parent had loaded: it
+    flushes C's streams and then ends as by `os._exit`, with its exit status.
 
     Exit handlers run in the reverse order of their registration, so these two run before the
-    drivers' handlers. Python has finalized by then.
+    handlers of drivers that the parent loaded, and after those of drivers that the child loads.
+    Python has finalized by then. A child of this child inherits both handlers.
     """
     library = ctypes.CDLL(None)
     on_exit = getattr(library, "on_exit", None)

@@ -24,6 +24,7 @@ from gpu_executor.errors import (
     OutOfMemoryError,
     VulkanError,
 )
+from gpu_executor.fork import skip_driver_cleanup_at_exit
 
 Handle = Any
 """A cffi pointer: a Vulkan object, or a structure in C memory."""
@@ -59,6 +60,8 @@ def _after_fork() -> None:
 
 
 def _after_fork_in_child() -> None:
+    if _live["Instance"]:  # then the parent's drivers are loaded, with threads of the parent
+        skip_driver_cleanup_at_exit()
     _live.clear()  # these objects belong to the parent process
     _after_fork()
 

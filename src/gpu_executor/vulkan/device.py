@@ -8,13 +8,7 @@ from dataclasses import dataclass
 
 from gpu_executor.device_info import DeviceInfo, QueueFamily
 from gpu_executor.errors import NoDeviceError, VulkanError
-from gpu_executor.fork import (
-    DISOWNED,
-    is_forked_child,
-    parent_gpus,
-    register_fork_handler,
-    skip_driver_cleanup_at_exit,
-)
+from gpu_executor.fork import DISOWNED, is_forked_child, parent_gpus, register_fork_handler
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, loader_lock, vk
 from gpu_executor.vulkan.physical_device import make_feature_chain
 
@@ -147,8 +141,6 @@ class Device:
     def _disown_after_fork(self) -> None:
         self.handle = DISOWNED  # cffi refuses it as an argument of any Vulkan call
         if self._is_open and self.info.kind != "cpu":
-            if not parent_gpus:
-                skip_driver_cleanup_at_exit()
             parent_gpus.add(self.info.name)
 
 
