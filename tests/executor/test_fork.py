@@ -6,7 +6,7 @@ import pytest
 
 from tests.conftest import RunPython
 from tests.support.child_process import OPEN_IN_CHILD
-from tests.support.executor_scripts import check_script
+from tests.support.executor_scripts import BEGIN, check_script
 
 FORK = (
     OPEN_IN_CHILD
@@ -185,3 +185,93 @@ print("parent")
 
 def test_callbacks_of_the_parent_are_called_only_in_the_parent(run_python: RunPython) -> None:
     check_script(run_python, CALLBACKS, "child parent")
+
+
+CHILDREN_END = (
+    OPEN_IN_CHILD
+    + """
+import ctypes, multiprocessing
+opened = [gx.GpuExecutor("vulkan") for _ in range({count})]
+assert all(right([executor.run(ADD, X, X)]) for executor in opened)
+for executor in opened[{left_open}:]:
+    executor.shutdown()
+on_gpu = opened[0].ranking[0].on_gpu and {left_open} > 0
+kept = []
+
+def use(backend, then):
+    try:
+        own = gx.GpuExecutor(backend)
+    except gx.NoDeviceError as error:  # of a parent with a GPU
+        assert on_gpu and "fork()" in str(error), error
+        return
+    assert right([own.run(ADD, X, X)])
+    if then == "close":
+        own.shutdown()
+    elif then == "keep":
+        kept.append(own)
+
+def start(number, backend, then, end):
+    pid = os.fork()
+    if pid:
+        return pid
+    signal.alarm(120)
+    use(backend, then)
+    if end == "fork":
+        wait(start(number + 10, backend, "drop", "sys.exit"), number + 10)
+    atexit.register(print, f"atexit-{number}", end=" ")
+    print(f"Python-{number}", end=" ")
+    ctypes.CDLL(None).printf(b"C-%d ", number)  # C flushes it when the process ends
+    if end == "raise":
+        sys.excepthook = lambda *_: None
+        raise ValueError
+    if end == "os._exit":
+        os._exit(number)
+    sys.exit(number)
+
+def wait(pid, expected):
+    found = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if found != expected:
+        print(f"child {pid} ended with {found}, not {expected}", file=sys.stderr)
+        os._exit(1)
+
+cases = {cases}
+sys.stdout.flush()
+pids = [start(10 + 20 * n, *case) for n, case in enumerate(cases)]  # several at once
+process = multiprocessing.get_context("fork").Process(target=use, args=("vulkan", "keep"))
+process.start()
+for n, (pid, case) in enumerate(zip(pids, cases)):
+    wait(pid, 1 if case[-1] == "raise" else 10 + 20 * n)
+process.join()
+assert process.exitcode == 0, process.exitcode
+assert all(right([executor.run(ADD, X, X)]) for executor in opened[:{left_open}])
+"""
+)
+ALL_ENDS = [
+    ("vulkan", "close", "sys.exit"),
+    ("vulkan", "drop", "raise"),
+    ("vulkan", "keep", "fork"),
+    ("vulkan", "keep", "os._exit"),
+    ("auto", "drop", "sys.exit"),
+]
+
+
+@pytest.mark.parametrize(
+    ("count", "left_open", "cases"),
+    [
+        pytest.param(2, 2, ALL_ENDS, id="two executors"),
+        pytest.param(3, 1, ALL_ENDS[:2], id="one executor and two that are closed"),
+        pytest.param(1, 0, ALL_ENDS[1:3], id="a closed executor"),
+    ],
+)
+def test_a_child_that_opened_its_own_executor_ends_with_its_status(
+    run_python: RunPython, count: int, left_open: int, cases: list[tuple[str, str, str]]
+) -> None:
+    script = CHILDREN_END.replace("{count}", str(count)).replace("{left_open}", str(left_open))
+    printed = []
+    for number, (_, _, end) in enumerate(cases):
+        for child in (10 + 20 * number, 20 + 20 * number)[: 2 if end == "fork" else 1]:
+            if end != "os._exit":  # which neither flushes nor calls exit handlers
+                printed += [f"{what}-{child}" for what in ("Python", "C", "atexit")]
+    ran = run_python(BEGIN + script.replace("{cases}", repr(cases)), PYTHONUNBUFFERED=None)
+    assert (ran.returncode, sorted(ran.stdout.split())) == (0, sorted(printed)), ran.stderr
+    assert "Exception ignored" not in ran.stderr

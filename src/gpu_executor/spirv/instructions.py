@@ -1,7 +1,7 @@
 """The instructions of a SPIR-V module: where each begins, and checks that cost little.
 
 Checked are the number of operands, the range of ids, that each id is defined once and before the
-module ends, and that functions are made of blocks. All of it is done on arrays, because a module
+module ends, that functions are made of blocks, and that pointers are not used as numbers. All of it is done on arrays, because a module
 has up to tens of thousands of instructions. What is checked here is far from all that makes a
 module valid: see `validation.py`.
 """
@@ -89,6 +89,8 @@ _POINTER_CODE: tuple[tuple[Iterable[int], str, str], ...] = (
 _OF_ANY_TYPE = (83, 124, 169, 245, 400)
 _ANYWHERE = (8, 12, 317)  # debug information: OpLine, OpNoLine, OpExtInst of non-semantic sets
 _EXTENDED, _TYPE_POINTER, _LABEL_OPCODE = 12, 32, 248
+_PHYSICAL_STORAGE_BUFFER = 5349  # Spec, "Storage Class"
+_BITCAST, _COMPOSITES = 124, (80, 81, 82)  # OpCompositeConstruct, -Extract, -Insert
 _LAST_BIT = 31  # of a row of `_IDS`: stands for all words from there on
 
 
@@ -105,6 +107,7 @@ class _Tables:
         self.read = np.ones(1 << 16, dtype=np.bool_)  # whether the reader looks at it
         self.of_any_type = np.zeros(1 << 16, dtype=np.bool_)
         self.of_any_type[list(_OF_ANY_TYPE)] = True
+        self.of_numbers = np.zeros(1 << 16, dtype=np.bool_)  # whether it takes no logical pointer
         self.placed = np.ones(1 << 16, dtype=np.bool_)  # whether its place in a function matters
         self.placed[list(_ANYWHERE)] = False
         for opcode, (_, required, following) in DECLARATIONS.items():
@@ -114,6 +117,9 @@ class _Tables:
                 for opcode in opcodes:
                     self._add(opcode, required, following)
                     self.read[opcode] = rows is _POINTER_CODE
+                    self.of_numbers[opcode] = rows is _VALUE_CODE
+        self.of_numbers[_BITCAST] = True
+        self.of_numbers[list(_COMPOSITES)] = False
 
     def _add(self, opcode: int, required: str, following: str) -> None:
         kinds = ("l" + required + following * _LAST_BIT)[: _LAST_BIT + 1]
@@ -160,8 +166,10 @@ def read_instructions(
     heads = array[offsets]
     opcodes, counts = heads & 0xFFFF, heads >> 16
     _check_operands(offsets, opcodes, counts)
-    used = _check_ids(array, offsets, opcodes, counts, bound)
+    ids_at = _find_ids(offsets, opcodes, counts)
+    used = _check_ids(array, offsets, opcodes, counts, bound, ids_at)
     _check_blocks(offsets, opcodes)
+    _check_pointers(array, offsets, opcodes, counts, bound, ids_at)
     read = _TABLES.read[opcodes]
     is_pointer_type = np.zeros(bound, dtype=np.bool_)
     is_pointer_type[array[offsets[opcodes == _TYPE_POINTER] + 1]] = True
@@ -207,18 +215,22 @@ def _check_operands(offsets: Words, opcodes: Words, counts: Words) -> None:
         )
 
 
+def _find_ids(offsets: Words, opcodes: Words, counts: Words) -> Words:
+    """Return the positions of all ids, counted from the end of the header."""
+    position = np.arange(int(counts.sum())) - np.repeat(offsets - HEADER_WORDS, counts)
+    bits = np.repeat(_TABLES.ids[opcodes], counts) >> np.minimum(position, _LAST_BIT)
+    return np.flatnonzero(bits & 1)
+
+
 def _check_ids(
-    array: Words, offsets: Words, opcodes: Words, counts: Words, bound: int
+    array: Words, offsets: Words, opcodes: Words, counts: Words, bound: int, ids_at: Words
 ) -> frozenset[int]:
     """Check that ids are in range and defined once, and that the ids that code uses are defined.
 
     Return the ids defined outside of functions that code uses. All operands of instructions whose
     operands are not known count as ids.
     """
-    words = array[HEADER_WORDS:]
-    position = np.arange(HEADER_WORDS, len(array)) - np.repeat(offsets, counts)
-    bits = np.repeat(_TABLES.ids[opcodes], counts) >> np.minimum(position, _LAST_BIT)
-    at = np.flatnonzero(bits & 1)
+    words, at = array[HEADER_WORDS:], ids_at
     ids = words[at]
     in_range = ids - np.uint32(1) < bound - 1  # 0 wraps around to the largest number
     if not in_range.all():
@@ -263,6 +275,26 @@ def _list_used_declarations(
     declared = array[(offsets + position)[position > 0]]
     is_used[operands[operands < len(is_used)]] = True
     return frozenset(declared[is_used[declared]].tolist())
+
+
+def _check_pointers(
+    array: Words, offsets: Words, opcodes: Words, counts: Words, bound: int, ids_at: Words
+) -> None:
+    """Check that no arithmetic and no conversion has a logical pointer as operand or result: only
+    pointers to PhysicalStorageBuffer have an address (Spec 2.16.1, Universal Validation Rules).
+    """
+    types = offsets[opcodes == _TYPE_POINTER]
+    is_type = np.zeros(bound, dtype=np.bool_)
+    is_type[array[types[array[types + 2] != _PHYSICAL_STORAGE_BUFFER] + 1]] = True
+    typed = offsets[_TABLES.result[opcodes] == 2]  # word 1 is the type of the result in word 2
+    is_pointer = np.zeros(bound, dtype=np.bool_)
+    is_pointer[array[typed + 2][is_type[array[typed + 1]]]] = True
+    ids = array[HEADER_WORDS + ids_at]
+    wrong = is_pointer[ids] & np.repeat(_TABLES.of_numbers[opcodes], counts)[ids_at]
+    if wrong.any():
+        at = int(wrong.argmax())
+        where = _name_word(array, offsets, int(ids_at[at]))
+        raise SpirvError(f"{where} uses the pointer %{ids[at]} as a number: load it first")
 
 
 def _name_word(array: Words, offsets: Words, word: int) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from gpu_executor.errors import SpirvError
 from gpu_executor.spirv.access import CodeUses, read_uses
 from gpu_executor.spirv.blocks import StorageBlock, UniformBlock, read_blocks
+from gpu_executor.spirv.built_ins import WORKGROUP_SIZE, check_built_ins
 from gpu_executor.spirv.constants import (
     SpecConstant,
     Values,
@@ -60,7 +61,6 @@ _MODEL_NAMES = {
 }
 # fmt: on
 _LOCAL_SIZE, _LOCAL_SIZE_ID = 17, 38  # Spec, "Execution Mode"
-_WORKGROUP_SIZE = 25  # Spec, "BuiltIn"
 # NumWorkgroups, WorkgroupId, LocalInvocationId, LocalInvocationIndex, NumSubgroups, SubgroupId
 _GROUP_BUILT_INS = frozenset((24, 26, 27, 29, 38, 40))
 
@@ -147,6 +147,7 @@ def read_interface(code: bytes, constants: Values | None = None) -> ShaderInterf
             )
     entry, name = _find_entry_point(module)
     uses = read_uses(module, entry)
+    check_built_ins(module, entry, uses)
     known = read_spec_constants(module)
     local_size = _read_local_size(module, entry)
     blocks = read_blocks(module, uses, _list_values(known, local_size, constants or {}))
@@ -272,13 +273,9 @@ def _read_local_size(module: Module, entry: int) -> LocalSize:
     BuiltIn).
     """
     for (target, _), decorations in module.decorations.items():
-        if decorations.get(BUILT_IN) == _WORKGROUP_SIZE:
-            name, operands = module.definition(target)
-            if not name.endswith("Composite"):
-                raise SpirvError(
-                    f"the WorkgroupSize %{target} is {name}: it must be a vector of three constants"
-                )
-            return _read_local_size_ids(module, operands[2:], by_id=_has_size_by_id(module, entry))
+        if decorations.get(BUILT_IN) == WORKGROUP_SIZE:  # `check_built_ins` has checked it
+            ids = module.definition(target)[1][2:]
+            return _read_local_size_ids(module, ids, by_id=_has_size_by_id(module, entry))
     for operands in module.all("OpExecutionModeId"):
         if operands[:2] == (entry, _LOCAL_SIZE_ID):
             return _read_local_size_ids(module, operands[2:], by_id=True)

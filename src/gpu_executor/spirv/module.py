@@ -83,7 +83,13 @@ class Module:
                 f"{expected}: the module is damaged"
             )
         decorations = self.decorations.setdefault((target, member), {})
-        decorations[decoration] = rest[1] if len(rest) > 1 else 1
+        operand = rest[1] if len(rest) > 1 else 1
+        if decoration in _OPERANDS and decorations.get(decoration, operand) != operand:
+            raise SpirvError(
+                f"%{target} has decoration {decoration} with {decorations[decoration]} and again "
+                f"with {operand}: it may have one; the module is damaged"
+            )
+        decorations[decoration] = operand
 
     def all(self, name: str) -> list[tuple[int, ...]]:
         """Return the operands of every instruction with that name, in order."""
