@@ -8,12 +8,12 @@ every later use of the object raise `ForkedError`, and drops the handles that th
 freed. A lock that a thread of the parent held stays locked for ever in the child, so the code that
 raises takes no lock.
 
-The drivers' own clean-up at `exit` does not support fork() either. An exit handler of Mesa's drivers
-joins the threads of every queue that is alive, in the child those of the parent's devices too:
-threads that the child does not have, whose stacks the C library has freed or given to the child's
-own threads. The child crashed there (lavapipe) or hung (lavapipe; Mesa's OpenGL driver, which
-WebGPU loads); NVIDIA's driver (580) did both. So a child ends without the exit handlers of every
-driver that its parent had loaded, whatever the device.
+The drivers' own clean-up at `exit` does not support fork() either. An exit handler of Mesa's
+drivers joins the threads of every queue that is alive, and in the child also those of the parent's
+devices: threads that the child does not have, whose stacks the C library has freed or given to the
+child's own threads. A child crashed there (lavapipe) or hung (lavapipe; Mesa's OpenGL driver, which
+WebGPU loads); with NVIDIA's driver (580) it did both. So a child ends without the exit handlers of
+the drivers that its parent had loaded, whatever the device.
 """
 
 from __future__ import annotations

@@ -357,6 +357,10 @@ HEADER = assemble()
         (kernel((21, 10, 64, 0), (71, 11, 1, 0), (50, 10, 11, 1)), "has 1 words"),
         (push_kernel((21, 10, 32, 0), (30, 50, 10)), "member 0 .* has no Offset"),
         (push_kernel((20, 10), (72, 50, 0, 35, 0), (30, 50, 10)), "hold OpTypeBool"),
+        (
+            push_kernel((21, 10, 32, 0), (72, 50, 0, 35, 1 << 31), (30, 50, 10)),
+            "constants have 2147",
+        ),
         (push_kernel((72, 50, 0, 35, 0), (30, 50, 50)), "nested too deep, or contains itself"),
     ],
 )

@@ -30,6 +30,41 @@ from gpu_executor.spirv import read_interface
 from gpu_executor.spirv.instructions import _TABLES, HEADER_WORDS
 from tests.support.glsl import compile_glsl
 
+TYPES = """
+#extension GL_EXT_shader_explicit_arithmetic_types : require
+#extension GL_EXT_shader_16bit_storage : require
+#extension GL_EXT_buffer_reference : require
+#extension GL_EXT_buffer_reference_uvec2 : require
+layout(local_size_x = 4, local_size_y = 2) in;
+layout(constant_id = 5) const uint STEPS = 3;
+layout(constant_id = 6) const float SCALE = 0.5;
+const uint TWICE = STEPS * 2 + 1;
+struct Pair { uint64_t low; int32_t high; };
+layout(push_constant) uniform Push { uint count; ivec3 by; mat3x2 turn; };
+layout(set = 0, binding = 0) buffer W { uint64_t w[]; };
+layout(set = 0, binding = 1) buffer H { u16vec2 h[]; };
+layout(set = 0, binding = 2) buffer D { double total; double d[]; };
+layout(buffer_reference) buffer Node { uint value; };
+Pair add(inout Pair p, const in uint64_t by) { p.low += by; p.high -= 1; return p; }
+void store(uint at, double value) { d[at & 31] = value; }
+void main() {
+    uint i = gl_GlobalInvocationID.x + gl_GlobalInvocationID.y * gl_NumWorkGroups.x;
+    Pair pairs[TWICE];
+    for (uint k = 0; k < TWICE; ++k) pairs[k] = Pair(w[(i + k) & 31], int(k));
+    uint k = 0;
+    do {
+        add(pairs[k], uint64_t(by.y) << 33);
+        if (pairs[k].high < -5) continue;
+    } while (++k < STEPS);
+    vec2 turned = turn * vec3(by) * SCALE;
+    store(i, double(turned.x) + sqrt(double(i)) + total);
+    h[i & 31] = u16vec2(uint16_t(turned.y), uint16_t(i)) + h[(i + 1) & 31].yx;
+    int8_t narrow = int8_t(i);
+    uint carry; uint sum = uaddCarry(i, 0xfffffff0u, carry);
+    if (i < count && by.x == 77) Node(uvec2(sum, carry)).value = uint(narrow);
+    w[i & 31] = pairs[i % TWICE].low + sum + carry + packHalf2x16(turned);
+}
+"""
 MODULES = ("vector_add_u32", "scan_sums", "histogram_u32", "monty31_mul", "find_zero")
 """Modules of the package that are mutated."""
 SHARED = """
@@ -92,6 +127,7 @@ ENVIRONMENT = {"GPU_SPIRV_VAL": "require", "GPU_VALIDATION": "0", "GPU_CACHE": "
 ACCEPTED = ("ran", "hung", "crashed")
 """What becomes of the mutants that the reader, spirv-val and the other checks accept."""
 _DECORATE, _MEMBER_DECORATE, _BUILT_IN = 71, 72, 11
+_SUBGROUP_MASKS = range(4416, 4421)
 # Opcodes whose instructions have the same layout: one may stand for another.
 _ALIKE = (
     (*range(109, 117), 118, 119, 124, 126, 127, 168, 200, 204, 205, 83, 61, 84),
@@ -105,78 +141,136 @@ _ALIKE = (
 def list_seeds() -> list[bytes]:
     """The modules to mutate: some of the package's, and kernels compiled from GLSL."""
     sources = [(SHARED, ("-O",)), (SHARED, ()), (BUILT_INS, ()), (STRUCTS, ()), (STRUCTS, ("-O",))]
+    sources += [(TYPES, ()), (TYPES, ("-O",))]
     compiled = [compile_glsl(source, "1.2", options=options) for source, options in sources]
     return [*compiled, *map(load_spirv, MODULES)]
 
 
 def mutate(code: bytes, rng: random.Random) -> bytes:
-    """Change one to three instructions or words of a module."""
-    words = list(struct.unpack(f"<{len(code) // 4}I", code))
-    header, instructions = words[:HEADER_WORDS], split_instructions(words)
+    """Change one to three instructions of a module."""
+    mutant = _Mutant(code, rng)
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
-        _mutate_once(header, instructions, rng)
-    mutant = [*header, *(word for each in instructions for word in each)]
-    return struct.pack(f"<{len(mutant)}I", *mutant)
+        rng.choice(_MUTATIONS)(mutant)
+    return mutant.encode()
 
 
-def split_instructions(words: Sequence[int]) -> list[list[int]]:
-    """Split the words of a module into instructions."""
-    instructions, at = [], HEADER_WORDS
-    while at < len(words):
-        instructions.append(list(words[at : at + (words[at] >> 16)]))
-        at += words[at] >> 16
-    return instructions
+class _Mutant:
+    """A module as a list of instructions, and the ways to change it."""
 
+    def __init__(self, code: bytes, rng: random.Random) -> None:
+        words = struct.unpack(f"<{len(code) // 4}I", code)
+        self._rng = rng
+        self._header = list(words[:HEADER_WORDS])
+        self._instructions: list[list[int]] = []
+        at = HEADER_WORDS
+        while at < len(words):
+            self._instructions.append(list(words[at : at + (words[at] >> 16)]))
+            at += words[at] >> 16
 
-def _mutate_once(header: list[int], instructions: list[list[int]], rng: random.Random) -> None:
-    at = rng.randrange(len(instructions))
-    chosen = instructions[at]
-    opcode = chosen[0] & 0xFFFF
-    ids = [k for k in range(1, len(chosen)) if _TABLES.ids[opcode] >> min(k, 31) & 1]
-    result = int(_TABLES.result[opcode])
-    used = [k for k in ids if k != result]
-    literals = [k for k in range(1, len(chosen)) if k not in ids]
-    kind = rng.randrange(12)
-    if kind < 4 and used:
-        near = [each for each in instructions if each[0] & 0xFFFF == opcode]
-        other = rng.choice(near if rng.random() < 0.5 else instructions)
-        ids_there = [k for k in range(1, len(other)) if _TABLES.ids[other[0] & 0xFFFF] >> k & 1]
-        chosen[rng.choice(used)] = (
-            other[rng.choice(ids_there)] if ids_there else rng.randrange(1, header[3])
-        )
-    elif kind < 6 and literals:
-        place = rng.choice(literals)
-        chosen[place] = rng.choice(
-            (rng.randrange(8), rng.randrange(48), chosen[place] ^ 1 << rng.randrange(32),
-             rng.getrandbits(32), chosen[place] + 1 & 0xFFFFFFFF)
-        )  # fmt: skip
-    elif kind == 6:
+    def encode(self) -> bytes:
+        words = [*self._header, *(word for each in self._instructions for word in each)]
+        return struct.pack(f"<{len(words)}I", *words)
+
+    def replace_id(self) -> None:
+        """Replace an id that an instruction uses by one of another instruction."""
+        chosen = self._choose()
+        alike = [each for each in self._instructions if _opcode(each) == _opcode(chosen)]
+        other = self._rng.choice(alike if self._rng.random() < 0.5 else self._instructions)
+        result = _TABLES.result[_opcode(chosen)]
+        used = [at for at in _find_ids(chosen) if at != result]
+        if used and _find_ids(other):
+            chosen[self._rng.choice(used)] = other[self._rng.choice(_find_ids(other))]
+
+    def swap_ids(self) -> None:
+        """Swap two ids that an instruction uses."""
+        chosen = self._choose()
+        result = _TABLES.result[_opcode(chosen)]
+        used = [at for at in _find_ids(chosen) if at != result]
+        if len(used) > 1:
+            one, other = self._rng.sample(used, 2)
+            chosen[one], chosen[other] = chosen[other], chosen[one]
+
+    def change_literal(self) -> None:
+        """Change a word that is no id."""
+        chosen, rng = self._choose(), self._rng
+        places = [at for at in range(1, len(chosen)) if at not in _find_ids(chosen)]
+        if places:
+            at = rng.choice(places)
+            flipped = chosen[at] ^ 1 << rng.randrange(32)
+            next_one = (chosen[at] + 1) & 0xFFFFFFFF
+            chosen[at] = rng.choice(
+                (rng.randrange(8), rng.randrange(48), flipped, rng.getrandbits(32), next_one)
+            )
+
+    def change_opcode(self) -> None:
+        """Replace an opcode by one of the same layout."""
+        chosen = self._choose()
         for group in _ALIKE:
-            if opcode in group:
-                chosen[0] = chosen[0] & 0xFFFF0000 | rng.choice(group)
-    elif kind == 7:
-        decorations = [e for e in instructions if e[0] & 0xFFFF in (_DECORATE, _MEMBER_DECORATE)]
-        target = rng.choice(decorations or instructions)
-        built_ins = [each for each in decorations if _BUILT_IN in each[2:4]]
-        if built_ins and rng.random() < 0.5:
-            target = rng.choice(built_ins)
-            target[-1] = rng.choice((*range(24, 44), 4416, 4417, 4418, 4419, 4420, 4438, 5374))
-        else:
-            target[rng.randrange(1, len(target))] = rng.randrange(48)
-    elif kind == 8:
-        del instructions[at]
-    elif kind == 9:
-        copy = list(chosen)
+            if _opcode(chosen) in group:
+                chosen[0] = chosen[0] & 0xFFFF0000 | self._rng.choice(group)
+                return
+
+    def change_decoration(self) -> None:
+        """Change the target, the decoration or an operand of a decoration."""
+        decorations = [e for e in self._instructions if _opcode(e) in (_DECORATE, _MEMBER_DECORATE)]
+        if decorations:
+            chosen = self._rng.choice(decorations)
+            chosen[self._rng.randrange(1, len(chosen))] = self._rng.randrange(48)
+
+    def change_built_in(self) -> None:
+        """Make a built-in another one."""
+        built_ins = [
+            each
+            for each in self._instructions
+            if _opcode(each) in (_DECORATE, _MEMBER_DECORATE) and _BUILT_IN in each[2:4]
+        ]
+        if built_ins:
+            self._rng.choice(built_ins)[-1] = self._rng.choice((*range(24, 44), *_SUBGROUP_MASKS))
+
+    def drop(self) -> None:
+        """Remove an instruction."""
+        del self._instructions[self._rng.randrange(len(self._instructions))]
+
+    def duplicate(self) -> None:
+        """Repeat an instruction, with a result id of its own, behind it or anywhere."""
+        at = self._rng.randrange(len(self._instructions))
+        copy = list(self._instructions[at])
+        result = int(_TABLES.result[_opcode(copy)])
         if 0 < result < len(copy):
-            copy[result], header[3] = header[3], header[3] + 1
-        instructions.insert(rng.choice((at + 1, rng.randrange(len(instructions)))), copy)
-    elif kind == 10:
-        other_at = min(at + rng.choice((1, 1, 2, 5)), len(instructions) - 1)
-        instructions[at], instructions[other_at] = instructions[other_at], instructions[at]
-    else:
-        chosen[rng.randrange(len(chosen))] ^= 1 << rng.randrange(32)
-    if not instructions:
-        raise AssertionError("nothing is left")
+            copy[result] = self._header[3]
+            self._header[3] += 1
+        anywhere = self._rng.randrange(len(self._instructions))
+        self._instructions.insert(self._rng.choice((at + 1, anywhere)), copy)
+
+    def swap(self) -> None:
+        """Swap two instructions that are near each other."""
+        all_, at = self._instructions, self._rng.randrange(len(self._instructions))
+        other = min(at + self._rng.choice((1, 1, 2, 5)), len(all_) - 1)
+        all_[at], all_[other] = all_[other], all_[at]
+
+    def flip_bit(self) -> None:
+        chosen = self._choose()
+        chosen[self._rng.randrange(len(chosen))] ^= 1 << self._rng.randrange(32)
+
+    def _choose(self) -> list[int]:
+        return self._rng.choice(self._instructions)
+
+
+_MUTATIONS = (
+    *(_Mutant.replace_id,) * 4, _Mutant.swap_ids, *(_Mutant.change_literal,) * 2,
+    _Mutant.change_opcode, _Mutant.change_decoration, _Mutant.change_built_in, _Mutant.drop,
+    _Mutant.duplicate, _Mutant.swap, _Mutant.flip_bit,
+)  # fmt: skip
+
+
+def _opcode(instruction: Sequence[int]) -> int:
+    return instruction[0] & 0xFFFF
+
+
+def _find_ids(instruction: Sequence[int]) -> list[int]:
+    """Return the positions of an instruction's ids."""
+    bits = int(_TABLES.ids[_opcode(instruction)])
+    return [at for at in range(1, len(instruction)) if bits >> min(at, 31) & 1]
 
 
 class Runner:
@@ -241,7 +335,7 @@ def work() -> None:
             except gx.errors.SpirvError as error:
                 kind = "validated" if "spirv-val rejects" in str(error) else "read"
                 answer = f"{kind} {error}"
-            except gx.GpuError as error:
+            except (gx.GpuError, MemoryError) as error:
                 answer = f"refused {error}"
             except Exception as error:
                 answer = f"failed {type(error).__name__}: {error}"
@@ -256,10 +350,14 @@ def run_module(gpu: gx.PersistentVulkanBackend, code: bytes) -> None:
         "constants": {each: 2 for each in interface.local_size.spec_ids if each is not None},
         "grid": (2, 1, 1),
     }
-    try:
-        kernel = gx.Kernel.from_spirv(code, **options)
-    except gx.errors.KernelError:  # a layout that no dtype has
-        kernel = gx.Kernel.from_spirv(code, dtypes=["u4"] * len(interface.bindings), **options)
+    kernel = gx.Kernel.from_spirv(
+        code,
+        dtypes=[
+            "u4" if each.element is None else (each.element.base, each.element.shape)
+            for each in interface.buffers
+        ],
+        **options,
+    )
     arrays = [
         np.ones((each.length or 100, *each.type.shape), each.type.dtype)
         for each in kernel.arguments

@@ -28,6 +28,7 @@ from gpu_executor.spirv.types import TypeLayout, TypeReader, find_used_bytes, ma
 
 # Spec, "Storage Class"
 _UNIFORM_CONSTANT, _UNIFORM, _PUSH_CONSTANT, _STORAGE_BUFFER = 0, 2, 9, 12
+_MOST_PUSH_BYTES = 1 << 16  # far beyond the limits of devices, 128 to 4,096 bytes
 _RESOURCE_NAMES = {
     "OpTypeImage": "an image",
     "OpTypeSampler": "a sampler",
@@ -273,6 +274,11 @@ def _read_push_constants(
     for layout in layouts.values():
         _check_layout(layout, "the push constants")
     nbytes = max(layout.nbytes for layout in layouts.values())
+    if nbytes > _MOST_PUSH_BYTES:
+        raise SpirvError(
+            f"the push constants have {nbytes} bytes: devices have 128 to 4,096; check their "
+            "offsets, or read a buffer"
+        )
     used = [layout for variable, layout in layouts.items() if uses.mentions(variable)]
     largest = max(used or layouts.values(), key=lambda layout: layout.nbytes)
     return -(-nbytes // 4) * 4, *flatten_members(largest)

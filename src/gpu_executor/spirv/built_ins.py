@@ -128,18 +128,20 @@ def _check_type(module: Module, where: str, built_in: int, type_id: int) -> None
         )
     required = _COMPUTE[built_in][1]
     name, operands = module.definition(type_id)
-    count, scalar = (operands[2], operands[1]) if name == "OpTypeVector" else (1, type_id)
-    is_vector = name == "OpTypeVector"
-    if (
-        count != required
-        or is_vector != (required > 1)
-        or read_scalar_type(module, scalar) not in (("uint", 32), ("int", 32))
-    ):
-        found = TypeReader(module).read(type_id).declare("", None).removesuffix(";")
+    scalar, count = operands[1:] if name == "OpTypeVector" else (type_id, 1)
+    if count != required or read_scalar_type(module, scalar) not in (("uint", 32), ("int", 32)):
         raise SpirvError(
-            f"{where} is the built-in {_COMPUTE[built_in][0]} of type {found}: it must be of type "
-            f"{_TYPES[required]}"
+            f"{where} is the built-in {_COMPUTE[built_in][0]} of type "
+            f"{_describe_type(module, type_id)}: it must be of type {_TYPES[required]}"
         )
+
+
+def _describe_type(module: Module, type_id: int) -> str:
+    layout, extents = TypeReader(module).read(type_id), ""
+    while layout.element is not None:
+        extents += "[]" if layout.length is None else f"[{layout.length}]"
+        layout = layout.element
+    return layout.text + extents
 
 
 def _check_storage(module: Module, variable: tuple[int, ...]) -> None:

@@ -1,9 +1,9 @@
 """The instructions of a SPIR-V module: where each begins, and checks that cost little.
 
 Checked are the number of operands, the range of ids, that each id is defined once and before the
-module ends, that functions are made of blocks, and that pointers are not used as numbers. All of it is done on arrays, because a module
-has up to tens of thousands of instructions. What is checked here is far from all that makes a
-module valid: see `validation.py`.
+module ends, that functions are made of blocks, and that pointers are not used as numbers. All of
+it is done on arrays, because a module has up to tens of thousands of instructions. What is checked
+here is far from all that makes a module valid: see `validation.py`.
 """
 
 from __future__ import annotations
