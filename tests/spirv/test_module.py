@@ -72,6 +72,15 @@ def push_kernel(*types: Instruction) -> bytes:
     return kernel(*types, (32, 51, 9, 50), (59, 51, 52, 9))
 
 
+FLOATS: tuple[Instruction, ...] = ((72, 50, 0, 35, 0), (22, 10, 32), (21, 13, 32, 0))
+ARRAY: tuple[Instruction, ...] = ((43, 13, 14, 3), (23, 11, 10, 2), (28, 12, 11, 14))  # vec2[3]
+
+
+def matrix(stride: int, columns: int) -> tuple[Instruction, ...]:
+    """%12: a matrix of columns of two floats, for member 0 of %50."""
+    return ((72, 50, 0, 7, stride), (23, 11, 10, 2), (24, 12, 11, columns))
+
+
 FULL = """
 layout(constant_id = 3) const bool flag = true;
 layout(constant_id = 1) const int shift = -5;
@@ -362,6 +371,11 @@ HEADER = assemble()
             "constants have 2147",
         ),
         (push_kernel((72, 50, 0, 35, 0), (30, 50, 50)), "nested too deep, or contains itself"),
+        (push_kernel(*FLOATS, (23, 11, 10, 27), (30, 50, 11)), "a vector .* not of 2 to 4 numbers"),
+        (push_kernel(*FLOATS, (23, 11, 10, 1), (30, 50, 11)), "a vector .* not of 2 to 4 numbers"),
+        (push_kernel(*FLOATS, *matrix(4, 2), (30, 50, 12)), "whose MatrixStride is too small"),
+        (push_kernel(*FLOATS, *matrix(8, 5), (30, 50, 12)), "a matrix .* without columns"),
+        (push_kernel(*FLOATS, *ARRAY, (71, 12, 6, 7), (30, 50, 12)), "of 8 bytes are 7 bytes apart"),
     ],
 )
 def test_malformed_modules_are_refused(code: bytes, words: str) -> None:

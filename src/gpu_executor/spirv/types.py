@@ -24,6 +24,7 @@ from gpu_executor.spirv.module import ARRAY_STRIDE, MATRIX_STRIDE, OFFSET, ROW_M
 
 _PHYSICAL_STORAGE_BUFFER = 5349  # Spec, "Storage Class"
 _DEEPEST_TYPE = 64  # far more than compilers emit, and well within Python's recursion limit
+_COMPONENTS = (2, 3, 4)  # of vectors; others need OpenCL's capability Vector16
 _LONGEST_TEXT = 400  # characters of a struct's layout in messages
 _MOST_FIELDS = 4096  # of a structured dtype: its hash and its text visit every field
 _LARGEST_ITEM = 1 << 31  # bytes: NumPy's limit
@@ -140,10 +141,9 @@ class TypeReader:
 
     def _read_vector(self, operands: tuple[int, ...]) -> TypeLayout:
         scalar = read_scalar_type(self._module, operands[1])
-        if scalar is None or operands[2] < 1:
-            return TypeLayout(
-                "vector", 0, 1, problem=f"hold a vector (%{operands[0]}) of no number"
-            )
+        if scalar is None or operands[2] not in _COMPONENTS:
+            problem = f"hold a vector (%{operands[0]}) that is not of 2 to 4 numbers"
+            return TypeLayout("vector", 0, 1, problem)
         size, count = scalar[1] // 8, operands[2]
         dtype = _DTYPES[scalar]
         return TypeLayout(
@@ -157,15 +157,18 @@ class TypeReader:
         name, vector = self._module.definition(operands[1])
         column = self._read_vector(vector) if name == "OpTypeVector" else None
         columns = operands[2]
-        if column is None or column.dtype is None or columns < 1 or not matrix_stride:
+        has_columns = columns in _COMPONENTS and matrix_stride > 0
+        if column is None or column.dtype is None or not has_columns:
             problem = f"hold a matrix (%{operands[0]}) without columns or without a MatrixStride"
             return TypeLayout("matrix", 0, 1, problem=problem)
         rows, size = column.shape[0], column.dtype.itemsize
         prefix = column.text.removesuffix(f"vec{rows}")
         text = f"{prefix}mat{columns}" if rows == columns else f"{prefix}mat{columns}x{rows}"
         outer, inner = (rows, columns) if row_major else (columns, rows)
+        overlaps = inner * size > matrix_stride
         return TypeLayout(
             f"row_major {text}" if row_major else text, outer * matrix_stride, column.alignment,
+            f"hold a matrix (%{operands[0]}) whose MatrixStride is too small" if overlaps else "",
             dtype=column.dtype, shape=(outer, inner), strides=(matrix_stride, size),
         )  # fmt: skip
 
