@@ -56,13 +56,18 @@ def check_built_ins(module: Module, entry: int, uses: CodeUses) -> None:
         built_in = decorations.get(BUILT_IN)
         if built_in is None:
             continue
-        if member != WHOLE:
+        if built_in == WORKGROUP_SIZE:
+            _check_work_group_size(module, target, member)
+        elif member != WHOLE:
             if target in blocks:
                 _check_member(module, target, member, built_in)
         elif target in variables:
             _check_variable(module, variables[target], built_in)
-        elif module.definition(target)[0] != "OpVariable":  # a variable of another entry point
-            _check_constant(module, target, built_in)
+        elif module.definition(target)[0] != "OpVariable":  # else of another entry point
+            raise SpirvError(
+                f"the built-in {_name(built_in)} decorates %{target}, "
+                f"{module.definition(target)[0]}: it must be a variable in storage class Input"
+            )
     for operands in variables.values():
         _check_storage(module, operands)
 
@@ -76,13 +81,18 @@ def _read_listed_variables(module: Module, entry: int) -> frozenset[int]:
     return frozenset()
 
 
+def _check_work_group_size(module: Module, target: int, member: int) -> None:
+    name, operands = module.definition(target)
+    if member != WHOLE or not name.endswith("ConstantComposite"):
+        raise SpirvError(
+            f"the WorkgroupSize %{target} is {name if member == WHOLE else 'a member'}: it must be "
+            "a vector of three constants"
+        )
+    _check_type(module, f"constant %{target}", WORKGROUP_SIZE, operands[0])
+
+
 def _check_variable(module: Module, variable: tuple[int, ...], built_in: int) -> None:
     where = f"variable %{variable[1]}"
-    if built_in == WORKGROUP_SIZE:
-        raise SpirvError(
-            f"the WorkgroupSize %{variable[1]} is OpVariable: it must be a vector of three "
-            "constants"
-        )
     _check_type(module, where, built_in, module.pointee(variable))
     if variable[2] != _INPUT:
         found = _STORAGE_NAMES.get(variable[2], str(variable[2]))
@@ -98,23 +108,7 @@ def _check_member(module: Module, block: int, member: int, built_in: int) -> Non
     where = f"member {member} of %{block}"
     if member >= len(types):
         raise SpirvError(f"{where} is a built-in, but {name} %{block} has {len(types)} members")
-    if built_in == WORKGROUP_SIZE:
-        raise SpirvError(f"{where} is the WorkgroupSize: it must be a vector of three constants")
     _check_type(module, where, built_in, types[member])
-
-
-def _check_constant(module: Module, target: int, built_in: int) -> None:
-    name, operands = module.definition(target)
-    if built_in != WORKGROUP_SIZE:
-        raise SpirvError(
-            f"the built-in {_name(built_in)} decorates %{target}, {name}: it must be a variable in "
-            "storage class Input"
-        )
-    if not name.endswith("ConstantComposite"):
-        raise SpirvError(
-            f"the WorkgroupSize %{target} is {name}: it must be a vector of three constants"
-        )
-    _check_type(module, f"constant %{target}", built_in, operands[0])
 
 
 def _check_type(module: Module, where: str, built_in: int, type_id: int) -> None:
@@ -137,7 +131,7 @@ def _check_type(module: Module, where: str, built_in: int, type_id: int) -> None
 
 
 def _describe_type(module: Module, type_id: int) -> str:
-    layout, extents = TypeReader(module).read(type_id), ""
+    layout, extents = TypeReader(module, {}).read(type_id), ""
     while layout.element is not None:
         extents += "[]" if layout.length is None else f"[{layout.length}]"
         layout = layout.element
