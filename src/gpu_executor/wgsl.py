@@ -15,7 +15,8 @@ The contract is that of SPIR-V kernels (`kernel.py`), in WebGPU's terms:
   a word; where they do not, `param_types` declares it.
 - Without `grid=`, the entry point has `@workgroup_size(work_group)`. The executor chooses that
   size for kernels with split="elements" and for texts that use `per_invocation`: no result may
-  depend on it. For others it is the kernel's `work_group=`, or 64. `first_element(group, groups, local)` is the index of an invocation's first element. The
+  depend on it. For others it is the kernel's `work_group=`, or 64.
+- `first_element(group, groups, local)` is the index of an invocation's first element. The
   invocation processes `per_invocation` elements at a distance of `work_group`. A text without
   `per_invocation` processes one element, at the index `first_element` or, as long as the
   work-groups fit one dimension, at `global_invocation_id.x`.
