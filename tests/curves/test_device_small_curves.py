@@ -170,6 +170,43 @@ def test_multiples_in_parts_of_the_scalar(
     assert there.sum().tolist() == encode_points(curve, points).sum().tolist()
 
 
+@pytest.mark.parametrize("curve", [OVER_MERSENNE31, SMALL_QUADRATIC], ids=lambda curve: curve.name)
+def test_windows_that_several_dispatches_join(
+    gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch, curve: Curve
+) -> None:
+    """As with long orders on a driver that limits the iterations of loops: one sum, batches, tables
+    and a graph, each with a plan of its own, which is recorded with this limit."""
+    made: list[int] = []
+    make_terms = msm.Msm._make_terms
+
+    def note_terms(self: msm.Msm, *arguments: Any) -> Any:
+        made.append(len(arguments))
+        return make_terms(self, *arguments)
+
+    monkeypatch.setattr(msm.Msm, "_make_terms", note_terms)
+    draw = random.Random(1)
+    for steps, count in ((2, 3), (8, 19)):
+        iterations = steps * point_operations.TERM_ITERATIONS[curve.key.degree]
+        monkeypatch.setattr(point_operations, "MAX_ITERATIONS", iterations)
+        logarithms = [draw.randrange(curve.order) for _ in range(count)]
+        rows = [[draw.randrange(curve.order) for _ in range(count)] for _ in range(5)]
+        rows[0] = [curve.order - 1] * count
+        sums = [sum(k * x for k, x in zip(row, logarithms, strict=True)) for row in rows]
+        expected = (curve.generator * sums).tolist()
+        points = gpu.to_device(curve.generator * logarithms)
+        table = curve.precompute(points, window=2, memory=points.data.nbytes)
+        with gpu.graph(points) as graph:
+            total = curve.msm(points, rows[:2])
+        graph(points)
+        assert total.tolist() == expected[:2]
+        for given in (points, table):
+            made.clear()
+            assert curve.msm(given, rows[1]).tolist() == expected[1]
+            assert curve.msm(given, rows).tolist() == expected
+            assert curve.msm(given, rows).tolist() == expected  # recorded by now
+            assert len(made) >= 2 or given is points
+
+
 @pytest.mark.parametrize("place", ["host", "device"])
 def test_a_scalar_of_one_column(gpu: gx.PersistentVulkanBackend, place: str) -> None:
     """As bytes and as a word, for one point and for several."""

@@ -14,7 +14,7 @@ import gpu_executor as gx
 from gpu_executor.curves import Curve, PointArray
 from gpu_executor.curves.parameters import NAMES
 from gpu_executor.curves.scalars import to_scalar_words
-from gpu_executor.errors import ArgumentTypeError
+from gpu_executor.errors import ArgumentTypeError, PointError
 from gpu_executor.ops import msm_parts
 from gpu_executor.ops.msm import Msm
 from gpu_executor.ops.msm_parts import MsmParts
@@ -157,7 +157,7 @@ def test_points_outside_the_group_have_no_halves(gpu: Gpu) -> None:
     assert get_plan(points).glv is None
 
 
-def test_a_group_that_is_not_all_points_of_its_order_has_no_halves(gpu: Gpu) -> None:
+def test_halves_in_a_group_that_is_not_all_points_of_its_order(gpu: Gpu) -> None:
     """All points of order r are on this curve: r^2 of them. The map multiplies those of the group
     of its generator by a number, and others not."""
     curve = Curve(
@@ -168,10 +168,20 @@ def test_a_group_that_is_not_all_points_of_its_order_has_no_halves(gpu: Gpu) -> 
         generator=(0x29BA0CE60DD6FA0BCFDBEE5286091CF18A4, 0xDAD4D5BE9B0CA7853B2D234DEF2E018E31),
     )
     other = 0xA85EBC5960C085834DE59534D43C2DD30CC, 0x9B7A24942679DD9C29483D2FA4C9576857D
-    points = curve.from_affine(*([each] for each in other))
+    x, y = ([each] for each in other)
+    with pytest.raises(PointError, match="not in the group"):
+        curve.from_affine(x, y)
+    outside, inside = curve.from_affine(x, y, check=False), curve.generator * [5]
     scalars = [curve.order // 3]
-    found = curve.msm(gpu.to_device(points), scalars).to_host()
-    assert found == points[0] * scalars[0]
+    for points, glv in ((outside, None), (inside, get_glv(curve))):
+        there = gpu.to_device(points)
+        found = curve.msm(there, scalars).to_host()
+        assert found == points[0] * scalars[0]
+        assert get_plan(there).glv == glv
+    # The map does not map the group of this generator to itself.
+    mixed = (outside + inside).tolist()[0]
+    without = Curve(curve.field, 0, 2, order=curve.order, generator=mixed)
+    assert without.glv is None and without != curve
 
 
 def test_checked_points_and_what_is_computed_from_them_have_halves(gpu: Gpu) -> None:

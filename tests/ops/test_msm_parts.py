@@ -49,6 +49,22 @@ def test_ranges_cover_everything_evenly(count: int, parts: int) -> None:
     assert len(ranges) == parts and max(lengths) - min(lengths) <= 1
 
 
+@pytest.mark.parametrize("bits", [1, 64, 255, 521, 700, 768])
+@pytest.mark.parametrize("window_bits", [2, 3, 16, 22])
+@pytest.mark.parametrize("tables", [1, 2, 5])
+def test_joins_cover_all_windows_within_the_steps(bits: int, window_bits: int, tables: int) -> None:
+    plan = MsmPlan(3, 1, bits, window_bits, tables)
+    assert plan.list_joins(0) == [slice(0, plan.table_windows)]
+    for most in (2 * (window_bits + 1), 93, 468, 750, 10**6):
+        first, *others = plan.list_joins(most)
+        joined = [range(each.start, each.stop) for each in (first, *others)]
+        assert [w for each in reversed(joined) for w in each] == list(range(plan.table_windows))
+        terms = [len(joined[0]), *(len(each) + 1 for each in joined[1:])]
+        assert all(joined)
+        assert max(terms) * (window_bits + 1) <= max(most, 2 * (window_bits + 1))
+        assert bool(others) == (plan.table_windows * (window_bits + 1) > most)
+
+
 def test_what_fits_runs_in_one_part_with_the_best_window(info: DeviceInfo) -> None:
     found = plan(info, 1 << 20, 100 * GIB)
     assert found.count == 1

@@ -33,6 +33,7 @@ from gpu_executor.curves.point_encoding import PointEncoding
 from gpu_executor.curves.point_operations import compute
 from gpu_executor.curves.point_table import PointTable, load_table, make_table
 from gpu_executor.curves.scalars import load_scalars, refuse_ambiguous_row, to_scalar_words
+from gpu_executor.curves.weil_pairing import is_paired_to_one, may_have_more_points_of_order
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import (
     ArgumentShapeError,
@@ -87,7 +88,9 @@ class Curve:
         integers, or tuples of integers over an extension field. `encoding` is the byte format of
         points; without one, points have no bytes. Of `endomorphisms`, the first that has its
         eigenvalue on the generator checks membership of the group: no other point of the curve may
-        have that eigenvalue. Without one, a multiplication by the order checks it."""
+        have that eigenvalue. Without one, a multiplication by the order checks it. Where points
+        outside the group may have its order, the Weil pairing checks them too, whatever
+        endomorphisms there are."""
         self.field = field
         self.name = name or f"curve over {getattr(field, 'name', field)}"
         prime, degree, nonresidue = _describe_field(self.name, field)
@@ -121,6 +124,7 @@ class Curve:
         self.cofactor = self._find_cofactor(arithmetic.field)
         """The number of points of the curve divided by the order; None where the order does not
         determine it."""
+        self._pairs_points = may_have_more_points_of_order(arithmetic.field.order, self.order)
         self.generator = self._make_generator(generator)
         """The generator, without axes, on the host."""
         self.endomorphism = self._choose_endomorphism(endomorphisms)
@@ -180,11 +184,22 @@ class Curve:
         return first if first == last else None
 
     def __eq__(self, other: object) -> bool:
-        """Whether the points are the same; names and generators may differ."""
+        """Whether the points and the group are the same; names and generators of the group may
+        differ."""
+        if self is other:
+            return True
         if not isinstance(other, Curve):
             return False
         own = (self.field, self.key.a, self.key.b, self.order)
-        return own == (other.field, other.key.a, other.key.b, other.order)
+        if own != (other.field, other.key.a, other.key.b, other.order):
+            return False
+        return not self._pairs_points or self._has_generator(other.generator)
+
+    def _has_generator(self, generator: PointArray) -> bool:
+        """Whether another generator of that order is in the group of this curve."""
+        if generator.tolist() == self.generator.tolist():
+            return True
+        return bool(is_paired_to_one(generator, self.generator))
 
     def __hash__(self) -> int:
         return hash((self.key.prime.modulus, self.key.a, self.key.b, self.order))
@@ -403,6 +418,8 @@ class Curve:
 
         Where that group has all points of the curve, these are the points on the curve. Otherwise
         an endomorphism tells them apart (`endomorphism.py`), or a multiplication by the order.
+        Where points outside the group may have its order, both that multiplication and the Weil
+        pairing do (`weil_pairing.py`).
         """
         points = self.check_points(p).affine()
         on_curve = self.is_on_curve(points)
@@ -410,6 +427,11 @@ class Curve:
 
     def _is_in_subgroup(self, points: PointArray) -> Booleans:
         """Which points of the curve, in affine form, are in the group of prime order."""
+        if self._pairs_points:
+            found, infinite = self._has_order(points), self.is_infinity(points)
+            if (found & ~infinite).any():
+                found &= infinite | is_paired_to_one(points, self.generator)
+            return found
         if self.endomorphism is not None:
             return self._has_eigenvalue(points, self.endomorphism)
         return self._has_order(points)
@@ -527,15 +549,13 @@ class Curve:
 
     @functools.cached_property
     def glv(self) -> Glv | None:
-        """How scalars are split into halves; None where the curve has no cube root map, and where a
-        point may have the order of the group and not be in it."""
+        """How scalars are split into halves; None where the curve has no cube root map, or the map
+        does not map the group to itself."""
         beta = find_cube_root_of_unity(self.key.prime.modulus)
         root = find_cube_root_of_unity(self.order)
         if any(self.key.a) or beta is None or root is None:
             return None
-        is_unique = self.cofactor is not None and self.cofactor % self.order != 0
-        is_checked_exactly = is_unique or self.endomorphism is not None
-        if not is_checked_exactly or self.order.bit_length() <= ONE_COLUMN_BITS:
+        if self.order.bit_length() <= ONE_COLUMN_BITS:
             return None
         for eigenvalue in (root, root * root % self.order):
             if self._has_eigenvalue(self.generator, Endomorphism(beta, 1, False, eigenvalue)):

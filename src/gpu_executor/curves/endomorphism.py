@@ -12,6 +12,9 @@ exactly those of the group:
   (q + 1 - trace) P = 0, which is n P = 0 with n the number of points of the curve over F_q. n is r
   times the curve's cofactor, and that has no factor in common with the cofactor of the twist.
 
+On these curves the points P with r P = 0 are those of the group. On curves where others have the
+order r too, endomorphisms decide nothing (`weil_pairing.py`).
+
 The second is due to Scott (A note on group membership tests, 2021).
 """
 

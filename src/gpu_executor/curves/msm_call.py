@@ -190,9 +190,10 @@ def _load_table_scalars(
     curve: MsmCurve, table: PointTable, scalars: Any, byteorder: ByteOrder
 ) -> tuple[PointData, Shape]:
     """The scalars for the points of a table as canonical words, and their leading axes."""
-    if table.key != curve.key:
+    if table.curve is not curve and table.curve != curve:
         raise ArgumentTypeError(
-            f"{curve.name}: the table has points of another curve, over {table.key.prime.name}"
+            f"{curve.name}: the table has points of another curve or of another group of its "
+            f"points: of {table.curve.name}"
         )
     on_device = isinstance(scalars, FieldArray) and scalars.on_device
     if on_device and scalars.device is not table.data.storage.device:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gpu_executor.curves.point_array import PointArray
+from gpu_executor.curves.point_array import PointArray, PointCurve
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentTypeError, GpuError
@@ -36,7 +36,7 @@ HEADER_BYTES = 4096
 class PointTable:
     """Multiples of the points of one array, on a device. `curve.precompute` makes it."""
 
-    key: CurveKey
+    curve: PointCurve
     plan: MsmPlan
     data: DeviceArray
     """The tables one behind the other: affine points in limb form."""
@@ -44,6 +44,11 @@ class PointTable:
     """SHA-256 of the curve, of the limb form of its coordinates, and of the points."""
     known_in_subgroup: bool
     """Whether the points are known to be in the group of prime order."""
+
+    @property
+    def key(self) -> CurveKey:
+        """The curve in numbers."""
+        return self.curve.key
 
     @property
     def count(self) -> int:
@@ -88,7 +93,7 @@ def make_table(points: PointArray, window: int | None, memory: int | None) -> Po
     device: ArrayDevice = data.storage.device
     plan = plan_tables(key, len(points), device.info, window, memory)
     table, digest = make_tables(device, key, plan, data), _compute_digest(key, data)
-    return PointTable(key, plan, table, digest, points.known_in_subgroup)
+    return PointTable(points.curve, plan, table, digest, points.known_in_subgroup)
 
 
 def make_table_of(points: PointArray, plan: MsmPlan, multiples: PointArray) -> PointTable:
@@ -96,7 +101,8 @@ def make_table_of(points: PointArray, plan: MsmPlan, multiples: PointArray) -> P
     data, words = _get_affine(points), _get_affine(multiples)
     key = points.curve.key
     table = to_limb_form(words.storage.device, key, words)
-    return PointTable(key, plan, table, _compute_digest(key, data), points.known_in_subgroup)
+    digest = _compute_digest(key, data)
+    return PointTable(points.curve, plan, table, digest, points.known_in_subgroup)
 
 
 def load_table(points: PointArray, path: str | Path) -> PointTable:
@@ -114,7 +120,7 @@ def load_table(points: PointArray, path: str | Path) -> PointTable:
     plan = MsmPlan(len(points), 1, key.order.bit_length(), window_bits, tables)
     shape = (tables * len(points), 2, *key.coordinate_shape)
     table = np.frombuffer(words, key.prime.column_dtype).reshape(shape)
-    return PointTable(key, plan, device.put(table), digest, points.known_in_subgroup)
+    return PointTable(points.curve, plan, device.put(table), digest, points.known_in_subgroup)
 
 
 def _parse_header(path: str | Path, text: bytes) -> dict[str, Any]:

@@ -22,8 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import ArrayDevice, Dispatch, Step
-from gpu_executor.errors import DeviceLacksError
+from gpu_executor.dispatch import ArrayCopy, ArrayDevice, Dispatch, Step
 from gpu_executor.kernels.curves import (
     count_lanes,
     halve_scalars_kernel,
@@ -320,17 +319,32 @@ class Msm:
         return sums
 
     def join(self, windows: DeviceArray, result: DeviceArray) -> None:
-        """Write the sums of all windows to the result."""
+        """Write the sums of all windows to the result: by one dispatch, or by several where the
+        driver ends the loops of a longer one."""
         plan = self._plan
-        steps = plan.table_windows * (plan.window_bits + 1)
-        most = count_steps(self._device, self._curve, plan.batch, TERM_ITERATIONS) or steps
-        if steps > most:
-            raise DeviceLacksError(
-                f"msm: joining {plan.table_windows} windows of {plan.window_bits} bits takes "
-                f"{steps} additions one after the other, and {self._device.info.name} ends the "
-                f"loops of a kernel after {most}; points.to_host() copies the points to the host"
-            )
-        self._add_join(windows, plan.batch, plan.table_windows, plan.window_bits, result=result)
+        most_steps = count_steps(self._device, self._curve, plan.batch, TERM_ITERATIONS)
+        first, *others = plan.list_joins(most_steps)
+        length, shift = plan.table_windows, plan.window_bits
+        if others:
+            rows = windows.reshape((plan.batch, length, -1))
+            length = first.stop - first.start
+            windows = self._make_terms(rows[:, first])
+        for below in others:
+            sums = self._make_points(plan.batch)
+            self._add_join(windows, plan.batch, length, shift, sums=sums)
+            length = below.stop - below.start + 1
+            windows = self._make_terms(rows[:, below], sums)
+        self._add_join(windows, plan.batch, length, shift, result=result)
+
+    def _make_terms(self, windows: DeviceArray, above: DeviceArray | None = None) -> DeviceArray:
+        """Copies of windows (batch, windows, limbs), each sum with the term `above` behind them."""
+        batch, count, limbs = windows.shape
+        terms = self._make_points(batch * (count + (above is not None)))
+        rows = terms.reshape((batch, -1, limbs))
+        self._steps.append(ArrayCopy(windows, rows[:, :count]))
+        if above is not None:
+            self._steps.append(ArrayCopy(above, rows[:, count]))
+        return terms
 
     def _add_join(
         self,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import operator
 from dataclasses import dataclass
 
@@ -108,6 +109,22 @@ class MsmPlan:
     def accumulated(self) -> int:
         """Points that are left to accumulate after the rounds, at most."""
         return count_sums(self.entries, self.all_buckets, self.rounds)
+
+    def list_joins(self, most_steps: int) -> list[slice]:
+        """The windows that each dispatch joins, the topmost first, if a dispatch runs at most so
+        many additions and doublings of a sum, or 0 for any number. All but the first have one term
+        more: the sum of the windows above.
+
+        The limit does not matter for the choice of the window: on lavapipe another dispatch takes
+        as long as 10 additions (P-521), and windows that need fewer steps hundreds of additions."""
+        windows, step = self.table_windows, self.window_bits + 1
+        if not most_steps or windows * step <= most_steps:
+            return [slice(0, windows)]
+        # Two terms fit: a part on a CPU has at most 2^22 digits, so 2^21 sums of two windows. An
+        # invocation that joins 5 of them may run 93 steps of each, and two terms take 46 at most.
+        terms = max(most_steps // step, 2)
+        stops = [windows, *range(windows - terms, 0, 1 - terms), 0]
+        return [slice(first, last) for last, first in itertools.pairwise(stops)]
 
     def estimate_cost(self, addition_cost: float) -> float:
         """The time of all additions, in mixed additions, if those of buckets take so many."""
