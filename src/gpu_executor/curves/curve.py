@@ -53,6 +53,7 @@ from gpu_executor.primes import Prime, words
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.encoding import ByteOrder
 from gpu_executor.primes.glv import Glv, find_cube_root_of_unity, make_glv
+from gpu_executor.value_keys import ByIdentity
 
 if TYPE_CHECKING:
     from gpu_executor.backend import Backend
@@ -62,7 +63,7 @@ Coefficient = Any
 """An element of the curve's field: an integer, or a tuple of integers c0, c1, ..."""
 
 
-class Curve:
+class Curve(ByIdentity):
     """The points (x, y) with y^2 = x^3 + a x + b over a field, and the point at infinity.
 
     `order` is the prime order of the group that `generator` generates, which may be a part of all

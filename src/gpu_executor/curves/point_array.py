@@ -183,8 +183,9 @@ class PointArray(LayoutArray):
 
     @property
     def type_key(self) -> Hashable:
-        """What distinguishes arrays with the same words."""
-        return self.curve, self.form, self.known_in_subgroup
+        """What distinguishes arrays with the same words. Equal curves may have other generators,
+        so the curve counts by identity; the key refers to it, so its id stays unique."""
+        return id(self.curve), self.curve, self.form, self.known_in_subgroup
 
     def describe_type(self) -> str:
         """The curve and the form of the points, in words."""

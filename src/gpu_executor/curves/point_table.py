@@ -26,6 +26,7 @@ from gpu_executor.ops.msm import make_tables
 from gpu_executor.ops.msm_plan import MsmPlan, plan_tables
 from gpu_executor.ops.points import to_limb_form
 from gpu_executor.primes.curve_key import CurveKey
+from gpu_executor.value_keys import ByIdentity
 
 FILE_FORMAT = "gpu-executor point table 2"
 HEADER_BYTES = 4096
@@ -33,7 +34,7 @@ HEADER_BYTES = 4096
 
 
 @dataclass(frozen=True, eq=False)
-class PointTable:
+class PointTable(ByIdentity):
     """Multiples of the points of one array, on a device. `curve.precompute` makes it."""
 
     key: CurveKey

@@ -29,6 +29,7 @@ from gpu_executor.ops import elementwise, indexing
 from gpu_executor.ops.elementwise import ElementData, Words
 from gpu_executor.primes import ElementLayout, Form, Prime, PrimeOrExtension, words
 from gpu_executor.primes.extension import Scalar
+from gpu_executor.value_keys import ByIdentity
 
 A = TypeVar("A", bound="FiniteFieldArray")
 
@@ -281,7 +282,7 @@ def _find_field(arrays: Iterable[Any]) -> FiniteField[Any]:
     return largest
 
 
-class FiniteField(ABC, Generic[A]):
+class FiniteField(ByIdentity, ABC, Generic[A]):
     """Arithmetic on arrays of elements of a finite field.
 
     Operations take arrays of this field, and integers for single elements. All operands are in one
