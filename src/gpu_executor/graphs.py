@@ -159,10 +159,7 @@ class _RecordedFunction:
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
         self._owner: type | None = None
-        self._method = functools.update_wrapper(
-            functools.partial(self._call, True),  # type: ignore[arg-type]
-            function,
-        )
+        self._method = functools.update_wrapper(functools.partial(self._call, True), function)
         """The function as a method, whose first argument is `self`."""
         self._recordings: LruCache[Hashable, tuple[Graph, Any, Any]] = LruCache()
         """The graph, its results, and the objects whose ids are in the key and must stay unique."""

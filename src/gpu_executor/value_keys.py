@@ -51,7 +51,8 @@ class ValueKey:
     def __init__(self, max_array_bytes: int) -> None:
         """Larger NumPy arrays than `max_array_bytes` have no key."""
         self._max_array_bytes = max_array_bytes
-        self.parts: list[Hashable] = []
+        self.parts: list[Any] = []
+        """Hashable values."""
         self.held: list[Any] = []
         """Objects whose ids are in the key: whoever keeps the key keeps these, or an id could come
         to mean another object."""

@@ -58,7 +58,7 @@ def weigh(value: Any) -> int:
     if isinstance(value, float | np.floating):
         return 3 if math.copysign(1, value) < 0 else 5
     if isinstance(value, int):
-        return 7 + value if isinstance(value, bool) else 11 + value
+        return int(value) + (7 if isinstance(value, bool) else 11)
     if isinstance(value, Options):
         return 2000 + weigh(value.rate)
     if isinstance(value, complex):
@@ -208,7 +208,8 @@ def test_the_self_of_a_method_is_compared_by_identity(backend: Backend) -> None:
     three.factor = 4  # changes of `self` are not seen
     check(three.scale(x), 3)
     assert (three.scale.__name__, three.scale.__doc__) == ("scale", "Times the factor.")
-    assert three.scale.__self__ is three
+    method: Any = three.scale
+    assert method.__self__ is three
 
 
 def test_a_recorded_function_can_become_a_method_later(

@@ -479,7 +479,8 @@ class Curve(ByIdentity):
     def load_table(self, path: str | Path, points: PointArray) -> PointTable:
         """Read the tables of these points from a file that `PointTable.save` has written.
 
-        The file of other points and a damaged one raise `GpuError`.
+        The file of other points and a damaged one raise `GpuError`, one that cannot be read
+        `OSError`. Load no file that somebody else could have written.
         """
         return load_table(self.check_points(points), path)
 
