@@ -9,7 +9,7 @@ import math
 import threading
 import weakref
 from collections import namedtuple
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -63,8 +63,8 @@ def weigh(value: Any) -> int:
         return 2000 + weigh(value.rate)
     if isinstance(value, complex):
         value = [value.real, value.imag]
-    items = value.values() if isinstance(value, dict) else value
-    return 1000 + sum(weigh(each) * 40**place for place, each in enumerate(items))
+    items: Iterable[Any] = value.values() if isinstance(value, dict) else value
+    return 1000 + sum(weigh(each) * int(40**place) for place, each in enumerate(items))
 
 
 def make_weigher() -> tuple[Callable[..., Any], list[int]]:
