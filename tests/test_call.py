@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import gpu_executor as gx
 from gpu_executor.arguments import describe
-from gpu_executor.call import Array, Call, Operand, as_arrays, check
+from gpu_executor.call import Array, Call, Operand, SignatureCache, as_arrays, check
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError, KernelError
 from gpu_executor.kernel import ElementType, Kernel
 from tests.support.glsl import shader
@@ -291,6 +291,27 @@ def test_out_shape_that_does_not_fit_is_refused(asked: Any, outputs: int, words:
     kernel = declare_whole(lambda _shape: asked, outputs, dtypes=["u4"] + [LIMBS] * outputs)
     with pytest.raises(ArgumentShapeError, match=re.escape(words)):
         check(kernel, (uints(3),))
+
+
+@pytest.mark.parametrize(
+    ("fits", "others"),
+    [
+        ((2, 3), [[2, 3], (2.0, 3), (2, 3.0), np.array([2.0, 3.0]), {2: 0, 3: 0}, {2, 3}, "23"]),
+        (1, [1.0, (1.0,), np.float32(1), 1 + 0j, np.array(1), {1}, frozenset({1})]),
+        (np.array([2, 3]), [[2, 3], (2.0, 3.0)]),
+        ([(2, 3)], [[2, 3], [(2.0, 3)]]),
+    ],
+    ids=repr,
+)
+def test_what_is_no_shape_is_refused_after_a_shape_that_it_is_equal_to(
+    fits: Any, others: list[Any]
+) -> None:
+    cache, kernel = SignatureCache(), declare_whole(None)
+    known = cache.get(kernel, (uints(3),), fits)
+    for other in others:
+        with pytest.raises(ArgumentShapeError, match="k: out_shape is"):
+            cache.get(kernel, (uints(3),), other)
+    assert cache.get(kernel, (uints(3),), fits) is known
 
 
 def test_out_shape_with_two_negative_numbers_is_refused_too() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_executor.files import check_writable, read_own_file, write_atomically
+from gpu_executor.files import check_writable, parse_json, read_own_file, write_atomically
 
 NOBODY = 65534
 
@@ -20,6 +20,15 @@ def test_a_file_of_the_users_own_is_read(tmp_path: Path) -> None:
     for content in (b"", b"content", bytes(1000)):
         path.write_bytes(content)
         assert read_own_file(path, 1000) == content
+
+
+@pytest.mark.parametrize("depth", [1_200, 4_900, 6_000, 100_000])
+@pytest.mark.parametrize("opening", ["[", '{"a": '])
+def test_json_that_is_nested_too_deeply_is_a_value_error(depth: int, opening: str) -> None:
+    closing = "]" if opening == "[" else "}"
+    with pytest.raises(ValueError, match=r"nested too deeply|opening brackets"):
+        parse_json(opening * depth + "1" + closing * depth)
+    assert parse_json(opening * 20 + "1" + closing * 20) is not None
 
 
 def count_open_files() -> int:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 import os
 import pickle
 import re
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -89,6 +91,22 @@ def test_default_parameters_are_copied_and_compared_exactly() -> None:
     assert kernel != other
     assert kernel == declare(code, inputs=1, params={"f": f, "d": np.array([0.1, 0.2])})
     assert dict(kernel.params)["d"].tolist() == [0.1, 0.2]
+
+
+def test_default_parameters_are_compared_by_their_bits() -> None:
+    code = shader("", "", push="uint count; float f; double d[2];")
+    quiet, other_nan = (
+        struct.unpack("<d", struct.pack("<Q", 0x7FF8 << 48 | payload))[0] for payload in (0, 5)
+    )
+    made = [
+        declare(code, inputs=1, params={"f": f, "d": d})
+        for f in (0.0, -0.0, 0, np.float32(0), quiet, other_nan)
+        for d in ([quiet, 0.0], [other_nan, 0.0], [other_nan, -0.0], np.array([quiet, 0.0]))
+    ]
+    for one, other in itertools.combinations(made, 2):
+        assert one != other, (one.params, other.params)
+    again = declare(code, inputs=1, params={"f": quiet, "d": [other_nan, -0.0]})
+    assert made.count(again) == 1
 
 
 def test_shapes_may_be_lists_in_a_tuple() -> None:

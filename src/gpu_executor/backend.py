@@ -30,6 +30,7 @@ from gpu_executor.kernels import load
 from gpu_executor.telemetry.families import MetricValue
 from gpu_executor.telemetry.spans import Span
 from gpu_executor.typed_array import Typed, is_typed_host_array, wrap_words
+from gpu_executor.value_keys import ByIdentity
 
 BACKENDS = {
     "vulkan": "gpu_executor.vulkan.persistent:PersistentVulkanBackend",
@@ -137,7 +138,7 @@ class BackendProfile(Protocol):
     ) -> None: ...
 
 
-class Backend(ABC):
+class Backend(ByIdentity, ABC):
     """An open device that runs kernels on arrays. Use it with `with`, or `close()` it."""
 
     name: ClassVar[str]

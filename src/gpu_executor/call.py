@@ -544,10 +544,7 @@ def _parse_out_shape(kernel: Kernel, outputs: Sequence[Argument], returned: Any)
     )
     given = returned if several or len(outputs) > 1 else [returned]
     try:
-        shapes = [
-            tuple(map(operator.index, [shape] if isinstance(shape, Integral) else shape))
-            for shape in given
-        ]
+        shapes = [_parse_lengths(shape) for shape in given]
     except TypeError:
         raise ArgumentShapeError(
             f"{kernel.name}: out_shape is {returned!r}; it must be a shape, or a list of "
@@ -574,6 +571,15 @@ def _parse_out_shape(kernel: Kernel, outputs: Sequence[Argument], returned: Any)
                 f"{argument.length}"
             )
     return shapes
+
+
+def _parse_lengths(shape: Any) -> Shape:
+    """A shape, given as a length or as lengths in an order; raises `TypeError`."""
+    if isinstance(shape, Integral):
+        return (operator.index(shape),)
+    if isinstance(shape, dict | set | frozenset):
+        raise TypeError
+    return tuple(map(operator.index, shape))
 
 
 # --- out= and keep= ---
@@ -714,10 +720,14 @@ def _flatten_output(kernel: Kernel, index: int, array: Array, operand: Operand) 
 
 
 def freeze_shape(out_shape: Any) -> Hashable:
-    """The `out_shape` of a call as a hashable value."""
-    if isinstance(out_shape, list | tuple):
-        return tuple(map(freeze_shape, out_shape))
-    frozen: Hashable = out_shape
+    """The `out_shape` of a call as a hashable value. What is no shape gets a value of its own, so
+    that it is never taken for a shape that it is equal to, as 4.0 is to 4."""
+    has_axes = isinstance(out_shape, np.ndarray) and out_shape.ndim > 0
+    if has_axes or isinstance(out_shape, list | tuple):
+        return isinstance(out_shape, list), *map(freeze_shape, out_shape)
+    if isinstance(out_shape, Integral):
+        return operator.index(out_shape)
+    frozen: Hashable = out_shape if out_shape is None or callable(out_shape) else object()
     return frozen
 
 

@@ -27,7 +27,10 @@ def parse_json(text: str) -> Any:
     brackets = text.count("[") + text.count("{")
     if brackets > MAX_BRACKETS:
         raise ValueError(f"{brackets:,} opening brackets, at most {MAX_BRACKETS:,} are parsed")
-    return json.loads(text)
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("the text is nested too deeply") from None
 
 
 def read_own_file(path: Path, max_bytes: int) -> bytes:

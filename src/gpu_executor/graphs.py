@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 import types
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from gpu_executor.arguments import count_nouns
+from gpu_executor.arguments import count_nouns, describe
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import (
     ArrayCopy,
@@ -23,13 +24,14 @@ from gpu_executor.dispatch import (
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError
 from gpu_executor.lru import LruCache
 from gpu_executor.typed_array import TypedArray
+from gpu_executor.value_keys import NoKeyError, ValueKey, is_namedtuple
 
 MAX_RECORDINGS = 8
 """Recordings of one decorated function, for as many kinds of arguments; the cache is LRU."""
 AnyDeviceArray = DeviceArray | TypedArray
 Results = TypeVar("Results")
-PLAIN_TYPES = (int, float, complex, str, bytes, bool, type(None))
-"""Types of constant arguments that are compared by value; others are compared by identity."""
+MAX_CONSTANT_BYTES = 4096
+"""Bytes of a NumPy array that is a constant: every call reads all of them."""
 
 
 @overload
@@ -52,6 +54,10 @@ def graph(first: Any, /, *inputs: Any) -> Any:
 
     Given a function or a method, it is recorded at its first call with arrays of these shapes and
     types. Arguments that are no device arrays are constants: each value is recorded separately.
+    Constants are numbers, strings, dtypes, enums, NumPy arrays of up to 4 KiB, and tuples, lists,
+    dicts and frozen dataclasses of these, all compared by their contents, bit by bit. Kernels,
+    fields, curves, tables of points, executors and classes are compared by identity, and so is the
+    `self` of a method, whose changes are not seen. Anything else is refused.
 
         @gx.graph
         def triple(x): return Fr.intt(Fr.ntt(x) * 3)
@@ -152,27 +158,55 @@ class _RecordedFunction:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
+        self._owner: type | None = None
+        self._method = functools.update_wrapper(functools.partial(self._call, True), function)
+        """The function as a method, whose first argument is `self`."""
         self._recordings: LruCache[Hashable, tuple[Graph, Any, Any]] = LruCache()
-        """The graph, its results, and the constants, whose ids must stay unique."""
+        """The graph, its results, and the objects whose ids are in the key and must stay unique."""
         self._lock = threading.Lock()
 
-    def __get__(self, instance: Any, _owner: type | None = None) -> Any:
-        """A method: the instance is a constant."""
-        return self if instance is None else types.MethodType(self, instance)
+    def __set_name__(self, owner: type, _name: str) -> None:
+        self._owner = owner
 
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        arrays = [each for each in (*arguments, *keywords.values()) if _is_on_device(each)]
+    def __get__(self, instance: Any, _owner: type | None = None) -> Any:
+        """A method: the instance is a constant that is compared by identity."""
+        return self if instance is None else types.MethodType(self._method, instance)
+
+    def __call__(self, /, *arguments: Any, **keywords: Any) -> Any:
+        owner = self._owner
+        has_self = owner is not None and bool(arguments) and isinstance(arguments[0], owner)
+        return self._call(has_self, *arguments, **keywords)
+
+    def _call(self, has_self: bool, /, *arguments: Any, **keywords: Any) -> Any:
+        """Run the recording of these arguments; the first one is compared by identity if
+        `has_self`."""
+        values = (*arguments, *keywords.values()) if keywords else arguments
+        arrays: list[AnyDeviceArray] = []
+        key = ValueKey(MAX_CONSTANT_BYTES)
+        key.parts += (len(arguments), *keywords)
+        for index, value in enumerate(values):
+            if isinstance(value, DeviceArray):
+                arrays.append(value)
+                key.parts += (DeviceArray, value.shape, value.dtype)
+            elif isinstance(value, TypedArray):
+                arrays.append(value)
+                data = _get_data(value)
+                key.parts += (TypedArray, data.shape, data.dtype, value.type_key)
+            elif has_self and not index:
+                key.add_identity(value)
+            else:
+                try:
+                    key.add(value)
+                except (NoKeyError, RecursionError) as error:
+                    raise self._refuse(arguments, keywords, index, error) from None
         device = _find_device(arrays)
-        key = (
-            device,
-            *map(_make_key, arguments),
-            *((name, _make_key(value)) for name, value in keywords.items()),
-        )
+        key.parts.append(device)
+        full_key = key.freeze()
         with self._lock:
-            found = self._recordings.use(key)
+            found = self._recordings.use(full_key)
             if found is None:
                 recorded, results = self._record(device, arguments, keywords)
-                found = self._recordings[key] = recorded, results, (arguments, keywords)
+                found = self._recordings[full_key] = recorded, results, key.held
                 self._recordings.evict(MAX_RECORDINGS)
             recorded, results, _ = found
             # Before anything runs: this fails if the results are not device arrays.
@@ -184,23 +218,66 @@ class _RecordedFunction:
     def _record(
         self, device: ArrayDevice, arguments: Sequence[Any], keywords: Mapping[str, Any]
     ) -> tuple[Graph, Any]:
-        made = [_make_like(device, each) if _is_on_device(each) else each for each in arguments]
+        made = [_make_like(device, each) if _is_input(each) else each for each in arguments]
         named = {
-            name: _make_like(device, each) if _is_on_device(each) else each
+            name: _make_like(device, each) if _is_input(each) else each
             for name, each in keywords.items()
         }
-        inputs = [each for each in (*made, *named.values()) if _is_on_device(each)]
+        inputs = [each for each in (*made, *named.values()) if _is_input(each)]
         with Graph(device, inputs) as recorded:
             results = self._function(*made, **named)
         return recorded, results
 
+    def _refuse(
+        self,
+        arguments: Sequence[Any],
+        keywords: Mapping[str, Any],
+        index: int,
+        error: NoKeyError | RecursionError,
+    ) -> ArgumentTypeError:
+        """The error of an argument that is no input and no constant."""
+        function = getattr(self._function, "__name__", "the function")
+        if index < len(arguments):
+            name, given = _name_argument(self._function, index), arguments[index]
+        else:
+            name, given = list(keywords.items())[index - len(arguments)]
+        where = f"{function}: argument {name!r} of the graph is {describe(given)}"
+        if not isinstance(error, NoKeyError):
+            return ArgumentTypeError(
+                f"{where} that contains itself, or is nested too deeply; pass its values by "
+                "themselves"
+            )
+        if error.value is not given:
+            where += f" with {describe(error.value)} in it"
+        if _is_input(error.value):
+            return ArgumentTypeError(
+                f"{where}; a device array is an input if it is an argument of its own: pass it as "
+                "one"
+            )
+        advice = error.advice or (
+            "a graph cannot tell whether it is another value at the next call. Pass the numbers, "
+            "strings or small NumPy arrays that the function needs, in tuples, lists, dicts or a "
+            "frozen dataclass; or let the function refer to it without an argument, if it never "
+            "changes"
+        )
+        return ArgumentTypeError(f"{where}; {advice}")
 
-def _is_on_device(value: Any) -> bool:
-    """Whether a value is a device array of any type; arrays on the host are refused."""
-    if isinstance(value, np.ndarray | TypedArray):
-        _get_data(value)
-        return True
-    return isinstance(value, DeviceArray)
+
+def _name_argument(function: Callable[..., Any], index: int) -> str | int:
+    """The name of a function's parameter by position; the position where it has no name."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # a builtin without a signature
+        return index
+    kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    names = [each.name for each in parameters if each.kind in kinds]
+    return names[index] if index < len(names) else index
+
+
+def _is_input(value: Any) -> bool:
+    """Whether an argument is an input: a device array, or a typed array, which must be on a
+    device."""
+    return isinstance(value, DeviceArray | TypedArray)
 
 
 def _get_data(array: Any) -> DeviceArray:
@@ -224,14 +301,6 @@ def _find_device(arrays: Sequence[AnyDeviceArray]) -> ArrayDevice:
     return device
 
 
-def _make_key(value: Any) -> Hashable:
-    """What distinguishes arguments that are recorded separately."""
-    if not _is_on_device(value):
-        return (type(value), value) if isinstance(value, PLAIN_TYPES) else id(value)
-    data = _get_data(value)
-    return data.shape, data.dtype, value.type_key if isinstance(value, TypedArray) else None
-
-
 def _make_like(device: ArrayDevice, array: AnyDeviceArray) -> AnyDeviceArray:
     """An uninitialized array of the same type and shape."""
     data = _get_data(array)
@@ -240,10 +309,23 @@ def _make_like(device: ArrayDevice, array: AnyDeviceArray) -> AnyDeviceArray:
 
 
 def _make_copies(device: ArrayDevice, results: Any) -> tuple[Any, list[ArrayCopy]]:
-    """New arrays for the results, one array or nested tuples and lists, and the copies to them."""
+    """New arrays for the results, one array or nested tuples, named tuples and lists, and the
+    copies to them."""
     if isinstance(results, tuple | list):
         pairs = [_make_copies(device, each) for each in results]
-        copies = type(results)(copy for copy, _ in pairs)
+        copies = _make_sequence(results, [copy for copy, _ in pairs])
         return copies, [step for _, steps in pairs for step in steps]
     copy = _make_like(device, results)
     return copy, [ArrayCopy(_get_data(results), _get_data(copy))]
+
+
+def _make_sequence(like: Any, items: Iterable[Any]) -> Any:
+    """A list, tuple or named tuple of the same type with other items."""
+    kind = type(like)
+    if kind is tuple or kind is list:
+        return kind(items)
+    if is_namedtuple(like):
+        return kind._make(items)
+    raise ArgumentTypeError(
+        f"a graph returns device arrays in tuples, named tuples and lists, not in {describe(like)}"
+    )

@@ -70,6 +70,7 @@ from gpu_executor.spirv import (
     is_read_before_written,
     read_interface,
 )
+from gpu_executor.value_keys import ByIdentity
 from gpu_executor.wgsl import PARAMETER_WORDS, WgslCode
 from gpu_executor.wgsl_parameters import check_members, check_param_types, make_word_parameters
 
@@ -84,7 +85,7 @@ NO_INTERFACE = ShaderInterface(
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Kernel:
+class Kernel(ByIdentity):
     """The code of one dispatch and its declaration; immutable and hashable.
 
     Make one with `Kernel.from_spirv`, `Kernel.from_glsl` or `Kernel.from_wgsl`, or load one with

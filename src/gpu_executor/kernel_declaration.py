@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from typing import Any, Literal
@@ -15,6 +16,7 @@ import numpy as np
 from gpu_executor.errors import KernelError
 from gpu_executor.kernel_arguments import Argument, ElementType
 from gpu_executor.spirv import BlockMember, ShaderInterface
+from gpu_executor.value_keys import NoKeyError, ValueKey
 
 Split = Literal["elements", "whole"]
 Grid = tuple[int, int, int]
@@ -59,13 +61,17 @@ def check_names(where: str, params: Any) -> None:
 def identify_params(params: Any) -> Any:
     """Return what tells default parameters from others, as a hashable value.
 
-    The text of a NumPy array does not: it has few digits, and dots instead of most elements.
+    Their text does not: that of a NumPy array has few digits, and dots instead of most elements,
+    and that of a NaN has no bits. It serves for values of other types than numbers and arrays.
     """
     if isinstance(params, tuple):
         return tuple(map(identify_params, params))
-    if isinstance(params, np.ndarray | np.generic):
-        return params.dtype.str, params.shape, params.tobytes()
-    return repr(params)
+    key = ValueKey(sys.maxsize)
+    try:
+        key.add(params)
+    except NoKeyError:
+        return repr(params)
+    return key.freeze()
 
 
 def is_pairs(params: Any) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -80,3 +82,64 @@ def test_axes_are_integers() -> None:
         for join in (OVER_MERSENNE31.concatenate, OVER_MERSENNE31.stack):
             with pytest.raises(ArgumentTypeError, match="axis must be an integer"):
                 join([points, points], axis=axis)
+
+
+BOOLEANS: list[Any] = [
+    True, np.True_, [True, 2], [2, True], (2, False), [2, np.True_], [[2, 3], [4, True]],
+    [[True, 2], [3, 4]], ([2, 3], (4, True)), np.array([2, True], object),
+    np.array([[2, 3], [np.False_, 4]], object), np.array([True, False]), np.ones((2, 2), np.bool_),
+    [np.array([2, 3]), np.array([True, True])], np.array(True),
+]  # fmt: skip
+
+
+@in_both_places
+@pytest.mark.parametrize("curve", [gx.curves.BN254_G1, OVER_MERSENNE31], ids=lambda c: c.name)
+def test_booleans_are_no_scalars_wherever_they_are(gpu: Gpu, place: str, curve: Curve) -> None:
+    points = curve.generator * [1, 2]
+    there = gpu.to_device(points) if place == "device" else points
+    calls: list[Callable[[Any], Any]] = [
+        lambda given: there * given,
+        lambda given: given * there,
+        lambda given: curve.msm(there, given),
+    ]
+    if curve is OVER_MERSENNE31:  # its tables are made quickly
+        table = curve.precompute(gpu.to_device(points), memory=1 << 12)
+        calls.append(lambda given: curve.msm(table, given))
+    for scalars in BOOLEANS:
+        for call in calls:
+            with pytest.raises(ArgumentTypeError, match="bool"):
+                call(scalars)
+    with pytest.raises(ArgumentTypeError, match="element 1 is of type bool"):
+        curve.mul(there, iter([2, True]))
+    with pytest.raises(ArgumentTypeError, match="bool"):
+        curve.from_affine([1, True], [1, 2])
+    assert (there * [2, 1]).to_host().tolist() == (curve.generator * [2, 2]).tolist()
+
+
+@pytest.mark.parametrize("curve", [gx.curves.BN254_G1, OVER_MERSENNE31], ids=lambda c: c.name)
+def test_arrays_of_scalars_times_points(gpu: Gpu, curve: Curve) -> None:
+    field = curve.scalar_field
+    numbers, factors = [3, 0, curve.order - 1], [5, 7, 11]
+    points, scalars = curve.generator * factors, field.encode(numbers)
+    expected = [curve.generator * (k * n) for k, n in zip(numbers, factors, strict=True)]
+    for place in (None, gx.CpuBackend(), gpu):
+        p: Any = points if place is None else place.to_device(points)
+        k: Any = scalars if place is None else place.to_device(scalars)
+        for found in (k * p, p * k, k.in_form(field.form) * p):
+            assert type(found) is type(p) and found.on_device == (place is not None)
+            assert found.to_host().tolist() == [each.tolist() for each in expected]
+        assert (k[0] * p).to_host().tolist() == (points * 3).tolist()
+        table = (k.reshape(3, 1) * p).to_host()
+        assert table.tolist() == [(points * number).tolist() for number in numbers]
+        for wrong in (
+            operator.add, operator.sub, operator.truediv, operator.matmul, operator.imul, pow,
+        ):  # fmt: skip
+            with pytest.raises(ArgumentTypeError):
+                wrong(k, p)
+        with pytest.raises(ArgumentTypeError, match="an array of babybear was given"):
+            gx.fields.BABYBEAR.encode([1, 2, 3]) * p
+        assert k.tolist() == numbers
+    with pytest.raises(ArgumentTypeError, match="different places"):
+        gpu.to_device(scalars) * points
+    with pytest.raises(ArgumentTypeError, match="a PointArray cannot be written to an array of"):
+        scalars *= points

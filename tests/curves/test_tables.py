@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -60,8 +64,7 @@ def test_a_table_comes_back_from_its_file(
 ) -> None:
     path = tmp_path / "table"
     table.save(path)
-    points = curve.generator * [3**each for each in range(COUNT - 1)]
-    points = gpu.to_device(curve.concatenate([points, curve.infinity((1,))]))
+    points = put_points(gpu, curve)
     loaded = curve.load_table(path, points)
     assert repr(loaded) == repr(table)
     rows = draw_scalars(curve, 2, COUNT)
@@ -82,6 +85,106 @@ def test_a_table_comes_back_from_its_file(
     path.write_bytes(b"{}")
     with pytest.raises(GpuError, match="not a point table"):
         curve.load_table(path, points)
+
+
+def write_file(path: Path, header: dict[str, Any], words: bytes) -> None:
+    """Write a table whose SHA-256 is right, whatever the header says."""
+    entries = sorted((name, value) for name, value in header.items() if name != "content")
+    content = hashlib.sha256(json.dumps(entries).encode() + words).hexdigest()
+    path.write_bytes(json.dumps(header | {"content": content}).encode().ljust(4096) + words)
+
+
+def put_points(gpu: Gpu, curve: gx.Curve) -> gx.curves.PointArray:
+    """The points of the table, on the device."""
+    points = curve.generator * [3**each for each in range(COUNT - 1)]
+    found: gx.curves.PointArray = gpu.to_device(curve.concatenate([points, curve.infinity((1,))]))
+    return found
+
+
+def test_headers_that_fit_no_table_are_refused_even_with_a_right_hash(
+    gpu: Gpu, curve: gx.Curve, table: PointTable, tmp_path: Path
+) -> None:
+    path, points = tmp_path / "table", put_points(gpu, curve)
+    table.save(path)
+    content = path.read_bytes()
+    header, words = json.loads(content[:4096]), content[4096:]
+    write_file(path, header, words)
+    assert path.read_bytes() == content
+    wrong: dict[str, list[Any]] = {
+        "tables": [0, -1, 3, 5, 8, 10**3000, True, 4.0, "4", None, [4], {}],
+        "window_bits": [-1, 0, 1, 12, 22, 33, 10**9, 4.0, "4", None, []],
+        "count": [0, 8, 10, -9, 9.0, "9", None],
+        "points": [None, 7, [header["points"]], "00"],
+        "format": ["gpu-executor point table 1", 2, None],
+        "more": [1],
+    }
+    for name, values in wrong.items():
+        for value in values:
+            write_file(path, header | {name: value}, words)
+            with pytest.raises(GpuError, match=r"damaged|not a point table|of other points"):
+                curve.load_table(path, points)
+    for name in header:
+        write_file(path, {key: value for key, value in header.items() if key != name}, words)
+        if name != "content":
+            with pytest.raises(GpuError, match="not a point table"):
+                curve.load_table(path, points)
+    for other in (words[:-4], words + bytes(4), words[:-1], b"", words * 2):
+        write_file(path, header, other)
+        with pytest.raises(GpuError, match="damaged: its header does not fit 9 points"):
+            curve.load_table(path, points)
+
+
+@pytest.mark.parametrize("limit", [300, 1_000, 20_000])
+def test_a_header_of_brackets_is_refused(
+    gpu: Gpu, curve: gx.Curve, tmp_path: Path, limit: int
+) -> None:
+    path, points = tmp_path / "table", put_points(gpu, curve)
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(limit)
+    try:
+        for text in (b"[" * 4096, b"[" * 2048 + b"]" * 2048, b'{"a":' * 800, b"[[" * 3000):
+            path.write_bytes(text)
+            with pytest.raises(GpuError, match="not a point table"):
+                curve.load_table(path, points)
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def test_random_damage_of_a_file_is_refused_in_words(
+    gpu: Gpu, curve: gx.Curve, table: PointTable, tmp_path: Path
+) -> None:
+    path, points = tmp_path / "table", put_points(gpu, curve)
+    table.save(path)
+    content = path.read_bytes()
+    used = len(content[:4096].rstrip())
+    draw = np.random.default_rng(1)
+    refused = 0
+    for number in range(200):
+        damaged = bytearray(content)
+        for _ in range(draw.integers(1, 4)):
+            at = int(draw.integers(0, len(damaged) if number % 4 == 0 else used))
+            kind = draw.integers(0, 5)
+            if kind == 0:
+                damaged[at] ^= 1 << int(draw.integers(0, 8))
+            elif kind == 1:
+                damaged[at : at + 1] = draw.bytes(int(draw.integers(0, 4)))
+            elif kind == 2:
+                del damaged[at : at + int(draw.integers(1, 200))]
+            elif kind == 3:
+                damaged[at:at] = damaged[at // 2 : at // 2 + int(draw.integers(1, 60))]
+            else:
+                text = draw.choice(list(b'[]{}",:0-9eE.tfn\\ \xff'), 3)
+                damaged[at : at + 1] = bytes(text.tolist())
+        path.write_bytes(damaged)
+        try:
+            loaded = curve.load_table(path, points)
+        except GpuError as error:
+            assert str(path) in str(error)
+            refused += 1
+        else:  # spaces between entries, or damage that undid itself
+            assert loaded.data.numpy().tobytes() == table.data.numpy().tobytes()
+            assert loaded.plan == table.plan
+    assert refused > 180
 
 
 def test_what_has_no_table_is_refused(gpu: Gpu, curve: gx.Curve, table: PointTable) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -80,3 +81,67 @@ def test_widths_that_are_none(width: Any) -> None:
 def test_bytes_that_are_not_contiguous() -> None:
     with pytest.raises(ArgumentTypeError, match="expected contiguous bytes"):
         G.from_bytes(memoryview(bytes(16))[::2])
+
+
+Q = gx.ExtensionField(B, 11)
+BOOLEANS: list[Any] = [
+    True, [True, 2], [2, True], (2, True), [2, np.True_], [[2, 3], [4, False]],
+    np.array([2, True], object), np.array([True, False]), np.array([[2, 3], [4, np.True_]], object),
+    [np.array([2, 3]), np.array([True, True])], [[True], [2]],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("field", [B, G, gx.fields.BLS12_381_FR, Q], ids=lambda field: field.name)
+def test_booleans_are_no_elements_wherever_they_are(gpu: Gpu, field: Any) -> None:
+    for given in BOOLEANS:
+        for reduce in (False, True):
+            with pytest.raises(ArgumentTypeError, match=r"bool|True|False"):
+                field.encode(given, reduce=reduce)
+    for place in ("host", "device"):
+        x = put(gpu, place, field.encode([2, 3]))
+        for given in (True, np.False_, [True, 2], [2, True], np.array([2, True], object)):
+            with pytest.raises(ArgumentTypeError, match=r"bool|True|False"):
+                x[...] = given
+        calls: list[Callable[[Any], Any]] = [
+            lambda x: x + True,
+            lambda x: True * x,
+            lambda x: x / np.True_,
+            lambda x: x**True,
+            lambda x: field.fma(x, 2, False),
+            lambda x: field.where([1, 0], x, True),
+            lambda _: field.full(2, True),
+            lambda _: field.arange(True),
+        ]
+        for call in calls:
+            with pytest.raises(ArgumentTypeError, match="bool"):
+                call(x)
+        assert x.tolist() == field.encode([2, 3]).tolist()
+
+
+def test_booleans_in_tuples_are_no_coefficients() -> None:
+    x = Q.encode([(1, 2), (3, 4)])
+    for given in ((True, 2), (2, True), (2, np.True_)):
+        with pytest.raises(ArgumentTypeError, match="neither an integer nor a tuple"):
+            Q.encode([given])
+        with pytest.raises(ArgumentTypeError, match="neither an integer nor a tuple"):
+            x * given
+    with pytest.raises(ArgumentTypeError):
+        gx.ExtensionField(B, True)
+
+
+@in_both_places
+def test_numbers_of_every_type_are_compared_alike(gpu: Gpu, place: str) -> None:
+    """Booleans and floats equal the integers that they are equal to, alone and in lists."""
+    x = put(gpu, place, B.encode([0, 1, 2]))
+    for one in (1, True, np.True_, 1.0, np.float32(1), np.int8(1), B.modulus + 1):
+        assert (x == one).tolist() == [False, True, False]
+        assert (x == [one] * 3).tolist() == [False, True, False]
+        assert (x == np.array([0, one, one], object)).tolist() == [True, True, False]
+        assert (x != [0, one, 5]).tolist() == [False, False, True]
+    assert (x == np.array([False, True, True])).tolist() == [True, True, False]
+    assert (x == np.array([0.0, 1.0, 3.0])).tolist() == [True, True, False]
+    assert (x == np.array([-0.0, 1.0, 2.0], np.float32)).tolist() == [True, True, True]
+    assert (x == 0.5).tolist() == [False, False, False]
+    pairs = Q.encode([(0, 1), (1, 0)])
+    assert (pairs == [(False, True), (1.0, 0)]).tolist() == [True, True]
+    assert (pairs == [(0, 1), True]).tolist() == [True, True]

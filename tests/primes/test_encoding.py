@@ -131,12 +131,17 @@ def test_words_with_any_strides_are_read(prime: Prime) -> None:
         np.array([1, 2, 300], object),
         np.array([1, 0, 2, 0, 300, 0])[::2],
         [np.int64(1), 2, np.uint16(300)],
-        [True, 2, 300],
         [fmpz(1), fmpz(2), 300],
     ],
 )
 def test_every_container_of_integers_is_accepted(ints: Any) -> None:
     assert words_to_ints(FR, ints_to_words(FR, ints)).tolist() == [1, 2, 300]
+
+
+@pytest.mark.parametrize("ints", [[True, 2], [2, True], iter([2, False]), True, [[2], [True]]])
+def test_booleans_are_not_taken_for_integers(ints: Any) -> None:
+    with pytest.raises(ArgumentTypeError, match="is of type bool, not an integer"):
+        ints_to_words(FR, ints, reduce=True)
 
 
 @pytest.mark.parametrize("scalar", [5, np.int64(5), np.array(5), fmpz(5), np.array(5, object)])

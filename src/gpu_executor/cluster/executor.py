@@ -57,6 +57,7 @@ from gpu_executor.settings import (
     resolve_settings,
 )
 from gpu_executor.streams import GeneratorStream, StreamJob, iterate_jobs
+from gpu_executor.value_keys import ByIdentity
 
 TRIES = 3
 IN_FLIGHT = 128
@@ -76,7 +77,7 @@ RESERVED_ACTOR_OPTIONS = {
 at a time, and it places, restarts and ends actors and resends calls itself."""
 
 
-class RayExecutor(Executor):
+class RayExecutor(ByIdentity, Executor):
     """Runs kernels on NumPy arrays, on the devices of a Ray cluster.
 
     Each of the best devices in the cluster gets an actor: a process that keeps a `GpuExecutor`

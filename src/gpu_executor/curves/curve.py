@@ -54,6 +54,7 @@ from gpu_executor.primes import Prime, words
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.encoding import ByteOrder
 from gpu_executor.primes.glv import Glv, find_cube_root_of_unity, make_glv
+from gpu_executor.value_keys import ByIdentity
 
 if TYPE_CHECKING:
     from gpu_executor.backend import Backend
@@ -63,7 +64,7 @@ Coefficient = Any
 """An element of the curve's field: an integer, or a tuple of integers c0, c1, ..."""
 
 
-class Curve:
+class Curve(ByIdentity):
     """The points (x, y) with y^2 = x^3 + a x + b over a field, and the point at infinity.
 
     `order` is the prime order of the group that `generator` generates, which may be a part of all
@@ -500,7 +501,8 @@ class Curve:
     def load_table(self, path: str | Path, points: PointArray) -> PointTable:
         """Read the tables of these points from a file that `PointTable.save` has written.
 
-        The file of other points and a damaged one raise `GpuError`.
+        The file of other points and a damaged one raise `GpuError`, one that cannot be read
+        `OSError`. Load no file that somebody else could have written.
         """
         return load_table(self.check_points(points), path)
 

@@ -8,7 +8,7 @@ with x = X / ZZ, y = Y / ZZZ and ZZ^3 = ZZZ^2; ZZ and ZZZ are 0 for the point at
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NoReturn, Protocol
@@ -22,6 +22,7 @@ from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError
 from gpu_executor.fields.layout_array import LayoutArray
+from gpu_executor.fields.numpy_functions import SHAPE_FUNCTIONS, Functions, call_numpy_function
 from gpu_executor.ops import elementwise
 from gpu_executor.primes import Form, Prime
 from gpu_executor.primes.curve_key import CurveKey
@@ -124,6 +125,10 @@ class PointArray(LayoutArray):
     def _with(self, data: PointData) -> PointArray:
         return PointArray(self.curve, data, known_in_subgroup=self.known_in_subgroup)
 
+    def join(self, arrays: Sequence[Any], axis: int) -> PointArray:
+        """Points one behind the other along an axis."""
+        return self.curve.concatenate(arrays, axis=axis)
+
     @property
     def layout(self) -> PointLayout:
         return self.curve.get_layout(self.form)
@@ -183,8 +188,9 @@ class PointArray(LayoutArray):
 
     @property
     def type_key(self) -> Hashable:
-        """What distinguishes arrays with the same words."""
-        return self.curve, self.form, self.known_in_subgroup
+        """What distinguishes arrays with the same words. Equal curves may have other generators,
+        so the curve counts by identity; the key refers to it, so its id stays unique."""
+        return id(self.curve), self.curve, self.form, self.known_in_subgroup
 
     def describe_type(self) -> str:
         """The curve and the form of the points, in words."""
@@ -301,8 +307,7 @@ class PointArray(LayoutArray):
         self, function: Any, _types: Any, arguments: Any, options: dict[str, Any]
     ) -> Any:
         """NumPy's functions that have a meaning for points; any other raises TypeError."""
-        method = _NUMPY_FUNCTIONS.get(function)
-        return NotImplemented if method is None else method(*arguments, **options)
+        return call_numpy_function(NUMPY_FUNCTIONS, self, function, arguments, options)
 
     # --- repr ---
 
@@ -323,28 +328,15 @@ class PointArray(LayoutArray):
         return f"[{', ..., '.join(texts)}]"
 
 
-_NUMPY_FUNCTIONS: dict[Any, Callable[..., Any]] = {
-    np.shape: lambda a: a.shape,
-    np.ndim: lambda a: a.ndim,
-    np.size: lambda a: a.size,
+NUMPY_FUNCTIONS: Functions = {
+    **SHAPE_FUNCTIONS,
     np.sum: lambda a, axis=None, keepdims=False: a.sum(axis, keepdims=keepdims),
-    np.reshape: lambda a, shape: a.reshape(shape),
-    np.transpose: lambda a, axes=None: a.transpose(axes),
-    np.copy: lambda a: a.copy(),
-    np.concatenate: lambda arrays, axis=0: _find_curve(arrays).concatenate(arrays, axis=axis),
-    np.stack: lambda arrays, axis=0: _find_curve(arrays).stack(arrays, axis=axis),
-    np.array_equal: lambda a, b: np.shape(a) == np.shape(b) and bool((a == b).all()),
 }
 
 
 def _restore_points(curve: Any, data: PointData, known_in_subgroup: bool) -> PointArray:
     """Points that were pickled."""
     return PointArray(curve, data, known_in_subgroup=known_in_subgroup)
-
-
-def _find_curve(arrays: Iterable[Any]) -> PointCurve:
-    """The curve of the first array of points."""
-    return next(each.curve for each in arrays if isinstance(each, PointArray))
 
 
 def _format_point(point: Any) -> str:

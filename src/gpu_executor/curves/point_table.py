@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,20 +21,29 @@ from gpu_executor.curves.point_array import PointArray, PointCurve
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentTypeError, GpuError
-from gpu_executor.files import write_atomically
+from gpu_executor.files import parse_json, write_atomically
 from gpu_executor.kernels.curves import encode_constants
 from gpu_executor.ops.msm import make_tables
-from gpu_executor.ops.msm_plan import MsmPlan, plan_tables
+from gpu_executor.ops.msm_plan import MsmPlan, get_max_window_bits, plan_tables
 from gpu_executor.ops.points import to_limb_form
 from gpu_executor.primes.curve_key import CurveKey
+from gpu_executor.value_keys import ByIdentity
 
 FILE_FORMAT = "gpu-executor point table 2"
 HEADER_BYTES = 4096
 """The header of a file, padded; the words follow."""
+HEADER_TYPES = {
+    "format": str,
+    "points": str,
+    "count": int,
+    "window_bits": int,
+    "tables": int,
+    "content": str,
+}
 
 
 @dataclass(frozen=True, eq=False)
-class PointTable:
+class PointTable(ByIdentity):
     """Multiples of the points of one array, on a device. `curve.precompute` makes it."""
 
     curve: PointCurve
@@ -106,31 +116,54 @@ def make_table_of(points: PointArray, plan: MsmPlan, multiples: PointArray) -> P
 
 
 def load_table(points: PointArray, path: str | Path) -> PointTable:
-    """Read the table of these points from a file; refuses that of other points and a broken one."""
+    """Read the table of these points from a file; refuses that of other points and a broken one.
+
+    The SHA-256 protects against damage, and not against whoever writes a file with a right one.
+    """
     data, key = _get_affine(points), points.curve.key
     device: ArrayDevice = data.storage.device
     content = Path(path).read_bytes()
     header, words = _parse_header(path, content[:HEADER_BYTES]), content[HEADER_BYTES:]
     digest = _compute_digest(key, data)
-    if header.get("points") != digest:
+    if header["points"] != digest:
         raise GpuError(f"{path} has a table of other points; precompute makes one for these points")
-    if _hash_content(header, words) != header.get("content"):
+    if _hash_content(header, words) != header["content"]:
         raise GpuError(f"{path} is damaged: it has another SHA-256; precompute the table again")
-    tables, window_bits = int(header["tables"]), int(header["window_bits"])
-    plan = MsmPlan(len(points), 1, key.order.bit_length(), window_bits, tables)
-    shape = (tables * len(points), 2, *key.coordinate_shape)
-    table = np.frombuffer(words, key.prime.column_dtype).reshape(shape)
+    plan = _make_plan(key, len(points), header)
+    shape = (0 if plan is None else plan.tables * plan.points, 2, *key.coordinate_shape)
+    dtype = key.prime.column_dtype
+    if plan is None or len(words) != math.prod(shape) * dtype.itemsize:
+        raise GpuError(
+            f"{path} is damaged: its header does not fit {len(points):,} points and {len(words):,} "
+            "bytes of words; precompute the table again"
+        )
+    table = np.frombuffer(words, dtype).reshape(shape)
     return PointTable(points.curve, plan, device.put(table), digest, points.known_in_subgroup)
 
 
 def _parse_header(path: str | Path, text: bytes) -> dict[str, Any]:
+    """The entries of a header, all of the types that `PointTable.save` writes."""
     try:
-        header = json.loads(text)
+        header = parse_json(text.decode())
     except ValueError:
         header = None
-    if not isinstance(header, dict) or header.get("format") != FILE_FORMAT:
+    is_header = (
+        isinstance(header, dict)
+        and {name: type(value) for name, value in header.items()} == HEADER_TYPES
+    )
+    if not is_header or header["format"] != FILE_FORMAT:
         raise GpuError(f"{path} is not a point table; PointTable.save writes one")
-    return header
+    found: dict[str, Any] = header
+    return found
+
+
+def _make_plan(key: CurveKey, count: int, header: Mapping[str, Any]) -> MsmPlan | None:
+    """The plan of a header's table, if `plan_tables` could make it."""
+    tables, window_bits, bits = header["tables"], header["window_bits"], key.order.bit_length()
+    if header["count"] != count or window_bits not in range(2, get_max_window_bits(bits) + 1):
+        return None
+    plan = MsmPlan(count, 1, bits, window_bits, tables=max(tables, 1))
+    return plan if tables == -(-plan.windows // plan.table_windows) else None
 
 
 def _get_affine(points: PointArray) -> DeviceArray:

@@ -90,7 +90,6 @@ def to_scalar_words(
             f"np.frombuffer(data, np.uint8).reshape(-1, {encoding.byte_width(field.prime)}) makes "
             "one"
         )
-    _refuse_booleans(scalars)
     return encoding.ints_to_words(field.prime, scalars, reduce=True)
 
 
@@ -109,14 +108,6 @@ def refuse_ambiguous_row(field: Field, scalars: Any, points: Shape) -> None:
             f"scalars.reshape(1, {len(scalars)}) is one scalar for all points, in words or bytes, "
             "and scalars.tolist() is an integer for each point"
         )
-
-
-def _refuse_booleans(scalars: Any) -> None:
-    first = scalars
-    while isinstance(first, list | tuple) and first:
-        first = first[0]
-    if isinstance(first, bool | np.bool_):
-        raise ArgumentTypeError("scalars are integers, not booleans; int(value) makes one")
 
 
 def _read_bytes(

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.arguments import parse_shape
+from gpu_executor.arguments import is_integer, parse_shape
 from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, ElementRangeError
 from gpu_executor.fields.field import BLS12_377_FQ, BLS12_381_FQ, BN254_FQ, Field, shorten
@@ -204,7 +204,7 @@ class ExtensionField(FiniteField[ExtensionArray]):
     def _flatten_element(self, layout: PrimeOrExtension, value: Any) -> list[Any]:
         """The integers of one element, given as such or as an element of a base."""
         if isinstance(layout, Prime):
-            if not hasattr(value, "__index__") or isinstance(value, FiniteFieldArray):
+            if not is_integer(value):
                 raise ArgumentTypeError(
                     f"{self.name}: {value!r} is neither an integer nor a tuple of coefficients"
                 )

@@ -15,7 +15,7 @@ from typing import Any, Generic, Literal, Self, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.arguments import is_masked, parse_shape
+from gpu_executor.arguments import describe, is_masked, parse_shape
 from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, ElementRangeError
 from gpu_executor.fields import square_roots
@@ -24,11 +24,13 @@ from gpu_executor.fields.element_array import (
     check_form,
     explain_single_form,
 )
-from gpu_executor.fields.layout_array import check_one_place, parse_axes
+from gpu_executor.fields.layout_array import LayoutArray, check_one_place, parse_axes
+from gpu_executor.fields.numpy_functions import SHAPE_FUNCTIONS, Functions, call_numpy_function
 from gpu_executor.ops import elementwise, indexing
 from gpu_executor.ops.elementwise import ElementData, Words
 from gpu_executor.primes import ElementLayout, Form, Prime, PrimeOrExtension, words
 from gpu_executor.primes.extension import Scalar
+from gpu_executor.value_keys import ByIdentity
 
 A = TypeVar("A", bound="FiniteFieldArray")
 
@@ -68,6 +70,11 @@ class FiniteFieldArray(ElementArray):
 
     def _with(self, data: ElementData, form: Form | None = None) -> Self:
         return type(self)(self.field, data, form or self.form)
+
+    def join(self, arrays: Sequence[Any], axis: int) -> Self:
+        """Arrays one behind the other along an axis, of this field or of one that contains it."""
+        found: Self = _find_field(arrays).concatenate(arrays, axis=axis)
+        return found
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the words: an array on a device comes back on the host."""
@@ -123,6 +130,9 @@ class FiniteFieldArray(ElementArray):
         return self.field.add(self.field.neg(self), other)
 
     def __mul__(self, other: Any) -> Self:
+        kind = type(other)
+        if kind is not type(self) and kind is not int and _is_of_other_kind(other):
+            return NotImplemented  # points are multiplied by their curve
         return self._find_field(other).mul(self, other)
 
     __rmul__ = __mul__
@@ -162,8 +172,12 @@ class FiniteFieldArray(ElementArray):
     def __imatmul__(self, other: Any) -> Self:
         return self._overwrite(self @ other)
 
-    def _overwrite(self, result: FiniteFieldArray) -> Self:
+    def _overwrite(self, result: Any) -> Self:
         """Copy a result of the array's own shape to the array's memory, which views share."""
+        if not isinstance(result, FiniteFieldArray):
+            raise ArgumentTypeError(
+                f"{describe(result)} cannot be written to an array of {self.field.name}"
+            )
         if result.field is not self.field and result.field != self.field:
             raise ArgumentTypeError(
                 f"a result of {result.field.name} cannot be written to an array of "
@@ -199,13 +213,10 @@ class FiniteFieldArray(ElementArray):
     def __eq__(self, other: object) -> Any:
         """Element by element, as an array of booleans on the host.
 
-        Integers and what else stands for elements are compared modulo p. Nothing else equals an
-        element.
+        Integers and what else stands for elements are compared modulo p; booleans and floats count
+        as the integers that they are equal to. Nothing else equals an element.
         """
-        if isinstance(other, bool | np.bool_) or (
-            isinstance(other, float | np.floating) and other.is_integer()
-        ):
-            other = int(other)
+        other = _to_integers(other)
         field = self._find_field(other)
         try:
             values = field._load_values(other, self)
@@ -252,25 +263,37 @@ class FiniteFieldArray(ElementArray):
         self, function: Any, _types: Any, arguments: Any, options: dict[str, Any]
     ) -> Any:
         """NumPy's functions that have a meaning for elements; any other raises TypeError."""
-        method = _NUMPY_FUNCTIONS.get(function)
-        return NotImplemented if method is None else method(*arguments, **options)
+        return call_numpy_function(NUMPY_FUNCTIONS, self, function, arguments, options)
 
 
-_NUMPY_FUNCTIONS: dict[Any, Callable[..., Any]] = {
-    np.shape: lambda a: a.shape,
-    np.ndim: lambda a: a.ndim,
-    np.size: lambda a: a.size,
+NUMPY_FUNCTIONS: Functions = {
+    **SHAPE_FUNCTIONS,
     np.sum: lambda a, axis=None, keepdims=False: a.sum(axis, keepdims=keepdims),
     np.prod: lambda a, axis=None, keepdims=False: a.prod(axis, keepdims=keepdims),
     np.dot: lambda a, b: a.dot(b) if isinstance(a, FiniteFieldArray) else b.field.mul(a, b),
-    np.where: lambda condition, a, b: _find_field([a, b]).where(condition, a, b),
-    np.reshape: lambda a, shape: a.reshape(shape),
-    np.transpose: lambda a, axes=None: a.transpose(axes),
-    np.copy: lambda a: a.copy(),
-    np.concatenate: lambda arrays, axis=0: _find_field(arrays).concatenate(arrays, axis=axis),
-    np.stack: lambda arrays, axis=0: _find_field(arrays).stack(arrays, axis=axis),
-    np.array_equal: lambda a, b: np.shape(a) == np.shape(b) and bool((a == b).all()),
+    np.where: lambda condition, x, y: _find_field([x, y]).where(condition, x, y),
 }
+
+
+def _to_integers(values: Any) -> Any:
+    """Booleans and whole floats as the integers that they are equal to, in nested lists and arrays
+    too; everything else as it is."""
+    if isinstance(values, bool | np.bool_) or (
+        isinstance(values, float | np.floating) and values.is_integer()
+    ):
+        return int(values)
+    if isinstance(values, list | tuple):
+        return (list if isinstance(values, list) else tuple)(map(_to_integers, values))
+    if isinstance(values, np.ndarray) and values.dtype.kind in "bfO":
+        found = np.empty(values.size, np.object_)
+        found[:] = [_to_integers(each) for each in values.ravel().tolist()]
+        return found.reshape(values.shape)
+    return values
+
+
+def _is_of_other_kind(value: Any) -> bool:
+    """Whether a value is an array of elements that are not those of a field."""
+    return isinstance(value, LayoutArray) and not isinstance(value, FiniteFieldArray)
 
 
 def _find_field(arrays: Iterable[Any]) -> FiniteField[Any]:
@@ -281,7 +304,7 @@ def _find_field(arrays: Iterable[Any]) -> FiniteField[Any]:
     return largest
 
 
-class FiniteField(ABC, Generic[A]):
+class FiniteField(ByIdentity, ABC, Generic[A]):
     """Arithmetic on arrays of elements of a finite field.
 
     Operations take arrays of this field, and integers for single elements. All operands are in one

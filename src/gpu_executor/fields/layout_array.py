@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -38,6 +38,10 @@ class LayoutArray(TypedArray):
 
     def _with(self, data: ElementData) -> Self:
         """An array of the same type with other elements."""
+        raise NotImplementedError
+
+    def join(self, arrays: Sequence[Any], axis: int) -> Self:
+        """Arrays of this kind, this one among them, one behind the other along an axis."""
         raise NotImplementedError
 
     # --- place ---

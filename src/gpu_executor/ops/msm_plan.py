@@ -202,7 +202,7 @@ def with_rounds(plan: MsmPlan) -> MsmPlan:
 def choose_window(plan: MsmPlan) -> MsmPlan:
     """The same plan with the window that takes the least time."""
     least = 2 if plan.glv is None else LEAST_WINDOW_BITS
-    most = min(MAX_WINDOW_BITS, plan.scalar_bits + 1)
+    most = get_max_window_bits(plan.scalar_bits)
 
     def estimate(plan: MsmPlan) -> float:
         if plan.tables > 1:  # few points: doublings one after the other take most of the time
@@ -212,6 +212,11 @@ def choose_window(plan: MsmPlan) -> MsmPlan:
 
     plans = (dataclasses.replace(plan, window_bits=bits) for bits in range(least, most + 1))
     return min(plans, key=estimate)
+
+
+def get_max_window_bits(scalar_bits: int) -> int:
+    """The most bits of a window of such scalars."""
+    return min(MAX_WINDOW_BITS, scalar_bits + 1)
 
 
 def plan_tables(
@@ -226,10 +231,9 @@ def plan_tables(
     window = None if window is None else operator.index(window)
     memory = None if memory is None else operator.index(memory)
     bits = curve.order.bit_length()
-    if window is not None and not 2 <= window <= min(MAX_WINDOW_BITS, bits + 1):
-        raise ArgumentTypeError(
-            f"window={window}: a window has 2 to {min(MAX_WINDOW_BITS, bits + 1)} bits"
-        )
+    widest = get_max_window_bits(bits)
+    if window is not None and not 2 <= window <= widest:
+        raise ArgumentTypeError(f"window={window}: a window has 2 to {widest} bits")
     default = TABLE_BYTES_ON_CPU if info.kind == "cpu" else TABLE_BYTES
     budget = default if memory is None else memory
     nbytes = 2 * curve.degree * curve.prime.element_bytes * points
@@ -238,7 +242,7 @@ def plan_tables(
             f"memory={budget:,}: one table of {points:,} points takes {nbytes:,} bytes"
         )
     plans = []
-    for width in range(2, min(MAX_WINDOW_BITS, bits + 1) + 1) if window is None else [window]:
+    for width in range(2, widest + 1) if window is None else [window]:
         plan = MsmPlan(points, 1, bits, width)
         tables = min(budget // nbytes, plan.windows)
         rows = -(-plan.windows // tables)

@@ -7,7 +7,7 @@ S + `prime.element_shape` and bytes of shape S + (width,).
 
 import operator
 from collections.abc import Iterable
-from typing import Any, Literal, SupportsIndex
+from typing import Any, Literal, NoReturn, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,9 @@ def ints_to_words(
     NumPy array of integers or objects. The shape is kept.
     """
     values, shape = _flatten(prime, ints)
+    # Python takes booleans for integers; NumPy's are refused where they become Python's.
+    if bool in set(map(type, values)):
+        _refuse(prime, [type(value) for value in values].index(bool), True)
     elements = _convert_valid(prime, values)
     if elements is None:
         values = _to_python_ints(prime, values)
@@ -109,11 +112,16 @@ def _to_python_ints(prime: Prime, values: list[Any]) -> list[int]:
     for at, value in enumerate(values):
         try:
             ints.append(operator.index(value))
-        except TypeError as error:
-            raise ArgumentTypeError(
-                f"{prime.name}: element {at} is of type {type(value).__name__}, not an integer"
-            ) from error
+        except TypeError:
+            _refuse(prime, at, value)
     return ints
+
+
+def _refuse(prime: Prime, at: int, value: Any) -> NoReturn:
+    advice = "; int(value) makes one" if isinstance(value, bool | np.bool_) else ""
+    raise ArgumentTypeError(
+        f"{prime.name}: element {at} is of type {type(value).__name__}, not an integer{advice}"
+    ) from None
 
 
 def _check_range(prime: Prime, values: list[int]) -> None:
