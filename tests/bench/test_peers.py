@@ -253,8 +253,7 @@ def test_commitments_without_their_extra_are_left_out(monkeypatch: pytest.Monkey
     operations = [each.operation for each in peers.list_works(TINY, left_out)]
     assert "commitments" not in operations and operations[-1] == "point sum"
     assert left_out == {
-        "commitments": "not installed: eth_account; pip install '.[kzg]' in a checkout of "
-        "gpu-executor"
+        "commitments": "not installed: eth_account; pip install 'gpu-executor[kzg]'"
     }
 
 

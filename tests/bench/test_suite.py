@@ -91,7 +91,7 @@ def test_results_failures_and_missing_extras_are_in_one_file(
         "batch": ("failed", "AssertionError: wrong sums"),
         "kzg": (
             "skipped",
-            "not installed: no_such_module; pip install '.[kzg]' in a checkout of gpu-executor",
+            "not installed: no_such_module; pip install 'gpu-executor[kzg]'",
         ),
     }
     assert [each.samples for each in found.benchmarks["persistent"].series] == [(1, 2, 3)] * 2

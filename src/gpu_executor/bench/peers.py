@@ -35,6 +35,7 @@ from gpu_executor.bench.timing import compute_medians, time_interleaved
 from gpu_executor.curves import BLS12_381_G1
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.kzg.cell_proofs import reverse_bits
+from gpu_executor.errors import format_install_command
 from gpu_executor.kzg.setup_file import find_mainnet_setup, read_setup
 
 OWN = peer_programs.OwnProgram.name
@@ -216,8 +217,7 @@ def list_works(sizes: PeerSizes, left_out: dict[str, str]) -> Iterator[PeerWork]
     yield PeerWork("polynomial product", len(a), 1, (a, b), multiply_polynomials(a, b))
     if missing := [name for name in kzg.MODULES if importlib.util.find_spec(name) is None]:
         left_out["commitments"] = (
-            f"not installed: {', '.join(missing)}; pip install '.[kzg]' in a checkout of "
-            "gpu-executor"
+            f"not installed: {', '.join(missing)}; {format_install_command('kzg')}"
         )
     else:
         yield _make_commitments(sizes.blobs)

@@ -38,6 +38,7 @@ from gpu_executor.bench.results import BenchmarkResult, DescribedDevice
 from gpu_executor.bench.targets import Target, targets_as_dicts
 from gpu_executor.bench.timing import DEFAULT_BUDGET, TimingBudget
 from gpu_executor.device_info import DeviceInfo
+from gpu_executor.errors import format_install_command
 from gpu_executor.fields import BABYBEAR, BLS12_381_FQ, BLS12_381_FR, GOLDILOCKS, Field
 from gpu_executor.settings import Settings
 from gpu_executor.vulkan.instance import Instance, choose_device
@@ -458,8 +459,8 @@ class Benchmark:
     what: str
     measure: Callable[..., Measurement]
     """Takes a `Watch` and `quick`."""
-    extra: str | None = None
-    """The extra of the package that the benchmark needs."""
+    extra: str = ""
+    """The extra of the package that the benchmark needs, or nothing."""
     modules: tuple[str, ...] = ()
     """The modules that the extra installs."""
 
@@ -472,8 +473,7 @@ class Benchmark:
         if missing := self.list_missing():
             return BenchmarkResult.without(
                 "skipped",
-                f"not installed: {', '.join(missing)}; pip install '.[{self.extra}]' in a checkout "
-                "of gpu-executor",
+                f"not installed: {', '.join(missing)}; {format_install_command(self.extra)}",
             )
         begun = time.perf_counter()
         try:
