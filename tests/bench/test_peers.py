@@ -28,7 +28,7 @@ from gpu_executor.bench.peer_programs import (
 from gpu_executor.bench.peers import OpenPeers, PeerRow, PeerSizes, PeerState, PeerWork
 from gpu_executor.bench.sampled import Sampled
 from gpu_executor.bench.suite import PeersMeasurement
-from gpu_executor.cli.main import commands
+from gpu_executor.cli.commands import commands
 from gpu_executor.curves import BLS12_381_G1
 from gpu_executor.fields import BABYBEAR
 from tests.support.benchmark_files import read_tables

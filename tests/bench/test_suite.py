@@ -16,7 +16,7 @@ from gpu_executor.bench.sampled import Sampled
 from gpu_executor.bench.suite import BENCHMARKS, Benchmark, MeasuredTables, Watch
 from gpu_executor.bench.timing import TimingBudget
 from gpu_executor.cli import bench_all
-from gpu_executor.cli.main import commands
+from gpu_executor.cli.commands import commands
 from gpu_executor.telemetry.profile import STAGES
 from gpu_executor.vulkan.instance import find_devices
 from gpu_executor.vulkan.one_shot import VulkanSpirvBackend
@@ -126,7 +126,7 @@ def test_an_interrupted_run_has_saved_what_had_ended(
     monkeypatch.setattr(Benchmark, "run", run_first)
     file = tmp_path / "all.json"
     shown = run("--json", str(file))
-    assert shown.exit_code == 1
+    assert shown.exit_code == 130
     assert calls == ["first, quick=False"]
     assert "--resume" in shown.output
     assert list(read_run(file).benchmarks) == ["persistent"]

@@ -24,8 +24,8 @@ from gpu_executor.bench import (
 )
 from gpu_executor.bench.timing import TimingBudget, time_function
 from gpu_executor.call import Array
-from gpu_executor.cli import bench_stream
-from gpu_executor.cli.main import commands, main
+from gpu_executor.cli import bench_stream, main
+from gpu_executor.cli.commands import commands
 from gpu_executor.soak import load_generator, runner
 from gpu_executor.soak.runner import ExecutorConfig
 from gpu_executor.telemetry.stages import STAGES
@@ -49,7 +49,7 @@ def test_devices_are_listed_as_a_table_and_as_json() -> None:
     shown = run("devices")
     assert shown.exit_code == 0
     assert all(device.uuid in shown.output for device in found)
-    listed = json.loads(run("devices", "--json").output)
+    listed = json.loads(run("devices", "--json", "-").stdout)
     assert [each["uuid"] for each in listed] == [device.uuid for device in found]
     assert [each["limits"]["max_storage_buffer_range"] for each in listed] == [
         device.limits.max_storage_buffer_range for device in found
@@ -94,11 +94,11 @@ def test_calibrate_measures_saves_and_shows(
     saved = next(tmp_path.glob("calibration-*.json"))
     assert str(saved) in measured.output.replace("\n", "")
     assert "upload and readback at once" in measured.output
-    shown = json.loads(run("calibrate", "--show", "--json").output)
+    shown = json.loads(run("calibrate", "--show", "--json", "-").stdout)
     assert shown == json.loads(saved.read_text())
     assert shown["kernel_mapped"] > 0
-    renewed = run("calibrate", "--json")
-    assert json.loads(renewed.output) == json.loads(saved.read_text()) != shown
+    renewed = run("calibrate", "--json", "-")
+    assert json.loads(renewed.stdout) == json.loads(saved.read_text()) != shown
     monkeypatch.setenv("GPU_CACHE", "0")
     assert "not saved: GPU_CACHE is 0" in run("calibrate").output
 
@@ -390,8 +390,8 @@ def test_calibrate_says_where_nothing_was_saved(
     monkeypatch.setenv("GPU_CACHE_DIR", str(tmp_path / "file"))
     monkeypatch.setattr(session, "measure", lambda *_arguments: LAVAPIPE)
     shown = run("calibrate")
-    assert shown.exit_code == 0
-    assert "not saved in" in shown.output
+    assert shown.exit_code == 1
+    assert "the calibration cannot be saved in" in shown.output and "GPU_CACHE=0" in shown.output
     monkeypatch.setenv("GPU_CACHE_DIR", str(tmp_path))
     assert ", saved in" in run("calibrate").output
 

@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 
 import gpu_executor as gx
 from gpu_executor.cli import top
-from gpu_executor.cli.main import commands
+from gpu_executor.cli.commands import commands
 from gpu_executor.errors import SettingsError
 from gpu_executor.telemetry.exporters.scrape import (
     MetricReading,

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from gpu_executor.bench.persistent import ORIGINAL_MS
 from gpu_executor.bench.results import BenchmarkResult, BenchmarkRun
-from gpu_executor.cli.main import commands
+from gpu_executor.cli.commands import commands
 from gpu_executor.report.charts import ChartAxis, ChartLine, DataPoint, draw_lines
 from gpu_executor.report.format import (
     format_count,

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner
 
-from gpu_executor.cli.main import commands
+from gpu_executor.cli.commands import commands
 from gpu_executor.errors import GpuError
 from gpu_executor.report.charts import ChartAxis, ChartLine, DataPoint
 from gpu_executor.report.picture import MARGIN, WIDTH, draw_picture

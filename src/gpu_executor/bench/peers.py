@@ -34,8 +34,8 @@ from gpu_executor.bench.sampled import Sampled
 from gpu_executor.bench.timing import compute_medians, time_interleaved
 from gpu_executor.curves import BLS12_381_G1
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.kzg.cell_proofs import reverse_bits
 from gpu_executor.errors import format_install_command
+from gpu_executor.kzg.cell_proofs import reverse_bits
 from gpu_executor.kzg.setup_file import find_mainnet_setup, read_setup
 
 OWN = peer_programs.OwnProgram.name

@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from gpu_executor.cli.options import FiniteRange
 from gpu_executor.cli.output import format_milliseconds, format_rate, make_table
 from gpu_executor.errors import SettingsError
 from gpu_executor.telemetry.exporters.scrape import (
@@ -31,7 +32,7 @@ KEYS = "q quits"
 @click.argument("address", metavar="URL_OR_PORT")
 @click.option(
     "--interval",
-    type=click.FloatRange(0.1, 3600),
+    type=FiniteRange(0.1, 3600),
     default=1.0,
     show_default=True,
     help="Seconds between two readings.",
