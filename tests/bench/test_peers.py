@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import importlib.util
 from pathlib import Path
@@ -255,6 +256,16 @@ def test_commitments_without_their_extra_are_left_out(monkeypatch: pytest.Monkey
     assert left_out == {
         "commitments": "not installed: eth_account; pip install 'gpu-executor[kzg]'"
     }
+
+
+def test_a_quick_run_loads_no_trusted_setup() -> None:
+    left_out: dict[str, str] = {}
+    works = peers.list_works(dataclasses.replace(TINY, blobs=0), left_out)
+    assert "commitments" not in [each.operation for each in works]
+    assert left_out == {"commitments": "not in a quick run; the benchmark kzg has them"}
+    assert peers.QUICK_SIZES.blobs == 0
+    state = PeerState("ckzg", "measured")
+    assert peers.measure_first_call(state, 1, left_out) is state
 
 
 @pytest.mark.slow

@@ -305,8 +305,10 @@ def measure_transforms(
             sizes = [transforms.TransformSize(log_n) for log_n in QUICK_TRANSFORMS]
         measured = transforms.measure_transforms(gpu, sizes, chosen, budget)
         by_field = list(watch(measured, len(chosen), "fields"))
+        # ckzg takes 10 s to load its setup, and the benchmark of KZG compares with it too.
+        packages = ("galois",) if quick else transform_comparison.PACKAGES
         comparisons, absent = transform_comparison.compare_transforms(
-            gpu, transform_comparison.choose_sizes(gpu.device)
+            gpu, transform_comparison.choose_sizes(gpu.device), packages=packages
         )
     rows = [row for field_rows in by_field for row in field_rows]
     targets = transforms.check_targets(rows, gpu.device)
@@ -446,7 +448,7 @@ def measure_peers(watch: Watch, *, quick: bool = False) -> PeersMeasurement:
         works = peers.list_works(sizes, left_out)
         measured = (peers.measure_work(work, opened.programs, sizes) for work in works)
         rows = [row for each in watch(measured, peers.count_works(sizes), "works") for row in each]
-    begun = (peers.measure_first_call(each, sizes.processes) for each in opened.states)
+    begun = (peers.measure_first_call(each, sizes.processes, left_out) for each in opened.states)
     states = list(watch(begun, len(opened.states), "first calls"))
     return PeersMeasurement(device, states, rows, left_out)
 

@@ -21,6 +21,8 @@ from gpu_executor.cli.output import STDOUT, JsonOutput, console, make_table, pri
 from gpu_executor.cli.progress import ProgressView, open_progress
 from gpu_executor.files import write_atomically
 
+DURATIONS = {True: "2 to 4", False: "5 to 15"}
+"""Minutes of all benchmarks, of a quick run and of a full one: on lavapipe with two idle cores."""
 SAME = ("version", "commit", "machine", "device", "settings")
 """What must be the same for a run to be resumed."""
 
@@ -69,6 +71,8 @@ def bench_all(quick: bool, resume: bool, names: Sequence[str], json_file: Path |
     for each in chosen:
         if each not in left:
             console.print(f"{each.name}: measured at {run.benchmarks[each.name].date}, kept")
+    if left:
+        console.print(_estimate(len(left), quick))
     with open_progress() as view:
         progress = SuiteProgress(view, len(left))
         for each in left:
@@ -108,6 +112,14 @@ def _resume(run: BenchmarkRun, path: Path | None) -> BenchmarkRun:
             "or measure anew without --resume."
         )
     return found
+
+
+def _estimate(count: int, quick: bool) -> str:
+    return (
+        f"{count} of {len(BENCHMARKS)} benchmarks. On an idle machine without a GPU all take "
+        f"{DURATIONS[quick]} minutes, the first time the longest, because every pipeline is "
+        "compiled.\n"
+    )
 
 
 def _is_measured(run: BenchmarkRun, name: str) -> bool:

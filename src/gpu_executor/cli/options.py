@@ -61,9 +61,8 @@ def _check_path(
     try:
         if path is not None:
             check_writable(path)
-    except (OSError, ValueError) as error:  # a name may have a null character
-        reason = getattr(error, "strerror", None) or error
-        raise click.BadParameter(f"{path} cannot be written: {reason}") from None
+    except OSError as error:
+        raise click.BadParameter(f"{path} cannot be written: {error.strerror or error}") from None
     return path
 
 

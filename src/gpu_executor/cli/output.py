@@ -92,8 +92,13 @@ def format_rate(value: float) -> str:
     """Format a rate per second with an SI prefix."""
     for factor, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "K")):
         if value >= factor:
-            return f"{value / factor:.3g} {prefix}/s"
+            return f"{format_digits(value / factor)} {prefix}/s"
     return f"{value:.0f} /s"
+
+
+def format_digits(value: float) -> str:
+    """Format with three significant digits, and whole numbers above: 1020, not 1.02e+03."""
+    return f"{value:.3g}" if value < 999.5 else f"{value:.0f}"
 
 
 def format_gibibytes(value: int) -> str:

@@ -23,8 +23,8 @@ def _make_folder(
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
             check_writable(folder / "picture.svg")
-    except (OSError, ValueError) as error:  # a name may have a null character
-        reason = getattr(error, "strerror", None) or error
+    except OSError as error:
+        reason = error.strerror or error
         raise click.BadParameter(f"{folder} cannot be written: {reason}") from None
     return folder
 
