@@ -85,7 +85,7 @@ QUICK_ROUNDS = 5
 """The least number of rounds of a batch in a quick run."""
 QUICK_STREAM = 1 << 18, 5
 """Elements and rounds."""
-QUICK_TRANSFORMS, QUICK_LARGEST_MSM = (8, 10, 12), 6
+QUICK_TRANSFORMS, QUICK_LARGEST_MSM = (8, 12), 6
 """log2 of the sizes of transforms, and of the largest sum, on a software device."""
 QUICK_SCENARIOS = 5
 """Scenarios of size buckets: the last ones are the largest."""
