@@ -52,7 +52,7 @@ NUMBERS = [
     if isinstance(option.type, click.types.IntParamType | click.types.FloatParamType)
 ]
 """Every command and its options that take a number."""
-ARGUMENTS = {("top",): ("9400",)}
+ARGUMENTS: dict[tuple[str, ...], tuple[str, ...]] = {("top",): ("9400",)}
 UNLIMITED = ("--seed", "--count", "--rounds")
 """Options that take any positive number."""
 

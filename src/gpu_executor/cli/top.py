@@ -139,7 +139,7 @@ def render(
     for number in after.list_executors():
         own = [each for each in devices if each.labels["executor"] == number]
         head = Text(f"\n{_describe_executor(after, number)}")
-        tables = _make_devices_table(own), *_describe_states(own)
+        tables: list[RenderableType] = [_make_devices_table(own), *_describe_states(own)]
         details = (
             Text("\nTime by stage", style="bold"),
             _make_stages_table(own),
