@@ -21,6 +21,7 @@ import pytest
 from hypothesis import settings as hypothesis_settings
 
 import gpu_executor as gx
+from gpu_executor.executor import device_pool
 from gpu_executor.primes import Prime
 from gpu_executor.vulkan import instance as vulkan_instance
 from gpu_executor.vulkan import memory
@@ -165,6 +166,12 @@ def no_validation_messages(validation_messages: ValidationMessages) -> Iterator[
     yield
     said = validation_messages.take()
     assert not said, "the validation layer reports:\n" + "\n".join(said)
+
+
+@pytest.fixture(autouse=True)
+def no_fallback_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process warns once of a fallback; every test is the first that may."""
+    monkeypatch.setattr(device_pool, "_fell_back", set())
 
 
 @pytest.fixture(scope="session")

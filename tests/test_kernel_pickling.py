@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.errors import KernelError
+from gpu_executor.errors import MissingExtraError
 from tests.support.contract_kernels import outer, scale
 
 X = np.arange(12, dtype=np.uint32)
@@ -72,6 +72,6 @@ def test_without_cloudpickle_the_error_names_what_to_install(
 
     monkeypatch.setattr("importlib.import_module", fail)
     with pytest.raises(
-        KernelError, match=r"its \w+ is not a function .*pip install '\.\[pickle\]'"
+        MissingExtraError, match=r"its \w+ is not a function .*pip install 'gpu-executor\[pickle\]'"
     ):
         pickle.dumps(make_kernel(64))

@@ -103,6 +103,30 @@ def test_the_readme_fits_one_screen_and_names_the_two_commands() -> None:
     assert "    make demo " in text and "    make test " in text
 
 
+def test_the_readme_promises_what_holds() -> None:
+    text = README.read_text()
+    assert "Vulkan 1.2 with 64-bit integers" in text.split("![")[0]
+    assert "any vendor" not in text
+    absent = text.partition("What is not there, or never ran:")[2].partition("## Install")[0]
+    for word in ("Windows", "macOS", "AMD", "Intel", "constant time", "ckzg", "NumPy"):
+        assert word in absent, word
+
+
+def test_the_readme_names_peers_that_are_faster() -> None:
+    """With the figures of docs/performance.md."""
+    performance = (REPOSITORY / "docs" / "performance.md").read_text()
+    rows = [line for line in README.read_text().splitlines() if "| faster: " in line]
+    assert len(rows) >= 3
+    for row, figures in {
+        "verification of one blob": ["| verification of blobs | 3.51 ms |", "| 2.4 ms |"],
+        "of 2^22 elements of 31 bits": ["| BabyBear, 2^22 | 0.0725 | 0.0697 | 0.0608 | 0.0608 |"],
+        "2^20 products": ["| products, 1 M | 2.51 ms | 6.1 ms |  | 1.45 ms | 1.07 ms |"],
+        "2^14 sums": ["| sum, 16 K | 45.9 us | 3.45 us |"],
+    }.items():
+        assert any(row in line for line in rows), row
+        assert all(figure in performance for figure in figures), row
+
+
 def test_the_pages_open_nothing_but_executors() -> None:
     code = "".join(block for page in (README, TOUR) for block in BLOCK.findall(page.read_text()))
     opened = re.findall(r"gx\.(?:cluster\.)?\w*(?:Executor|Backend|open_backend)\b", code)

@@ -4,6 +4,7 @@ GpuError
 +-- LoaderNotFoundError                no Vulkan loader on this machine
 +-- NoDeviceError                      no driver, or no suitable device
 |   +-- DeviceNotFoundError            the requested device is not there (also LookupError)
++-- MissingExtraError                  a package of an extra is not installed (also ImportError)
 +-- SettingsError                      an invalid setting or variable (also ValueError)
 +-- KernelError                        an invalid kernel declaration (also ValueError)
 |   +-- SpirvError                     its code is not usable SPIR-V
@@ -43,6 +44,33 @@ class NoDeviceError(GpuError):
 
 class DeviceNotFoundError(NoDeviceError, LookupError):
     """The requested device is not among the devices that were found."""
+
+
+class MissingExtraError(GpuError, ImportError):
+    """A package that an extra of gpu-executor brings cannot be imported; names the command that
+    installs the extra."""
+
+    def __init__(self, needed_by: str, package: str, extra: str, reason: str = "") -> None:
+        why = f" ({reason})" if reason else ""
+        super().__init__(
+            f"{needed_by} needs {package}, which is not installed{why}: "
+            f"{format_install_command(extra)}"
+        )
+        self.needed_by = needed_by
+        self.package = package
+        self.extra = extra
+        """The name of the extra."""
+        self.reason = reason
+        """What Python said about the import, or nothing."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.needed_by, self.package, self.extra, self.reason)
+
+
+def format_install_command(extra: str) -> str:
+    """The command that installs an extra, wherever the package itself was installed from: pip finds
+    the installed package and adds what the extra lists."""
+    return f"pip install 'gpu-executor[{extra}]'"
 
 
 class SettingsError(GpuError, ValueError):

@@ -78,6 +78,16 @@ def check_writable(path: Path) -> None:
         Path(os.path.realpath(path)).unlink()  # not the symbolic link that may lead to it
 
 
+def check_folder_writable(path: Path) -> None:
+    """Raise `OSError` if files cannot be written to a folder, as `write_atomically` would: the
+    folder is made if it is missing."""
+    import tempfile
+
+    _make_folder(path)
+    with tempfile.TemporaryFile(dir=path):
+        pass
+
+
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace a file's content in one step: a concurrent reader sees either all of the old content
     or all of the new. The file, and folders that are missing, are made for the user alone."""

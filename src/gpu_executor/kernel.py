@@ -35,7 +35,13 @@ from typing import Any
 
 import numpy.typing as npt
 
-from gpu_executor.errors import ArgumentTypeError, KernelError, NotRunHereError, SpirvError
+from gpu_executor.errors import (
+    ArgumentTypeError,
+    KernelError,
+    MissingExtraError,
+    NotRunHereError,
+    SpirvError,
+)
 from gpu_executor.glsl import compile_glsl
 from gpu_executor.kernel_arguments import (
     Argument,
@@ -788,10 +794,11 @@ def _pack_function(kernel_name: str, field_name: str, value: Any) -> Any:
     except Exception:  # lambdas and local functions; pickle raises several kinds
         cloudpickle = _import_cloudpickle()
         if cloudpickle is None:
-            raise KernelError(
+            raise MissingExtraError(
                 f"kernel {kernel_name!r}: its {field_name} is not a function of a module, so "
-                "sending the kernel to another process needs cloudpickle: "
-                "pip install '.[pickle]' in a checkout of gpu-executor"
+                "sending the kernel to another process",
+                "cloudpickle",
+                "pickle",
             ) from None
         return _ByValue(cloudpickle.dumps(value))
     return value

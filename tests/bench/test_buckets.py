@@ -19,7 +19,7 @@ from gpu_executor.bench.sampled import Sampled
 from gpu_executor.bench.webgpu_baseline import AddOperands
 from gpu_executor.call import Array
 from gpu_executor.cli import bench_buckets
-from gpu_executor.cli.main import commands
+from gpu_executor.cli.commands import commands
 from tests.support.benchmark_files import read_tables
 
 SMALL = (Scenario("3 of 4-12", (12, 4, 8)), Scenario("100/20,000", (100, 20_000), 1.35))

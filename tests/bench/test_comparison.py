@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from gpu_executor.bench.comparison import compare_runs
 from gpu_executor.bench.results import BenchmarkResult, BenchmarkRun, describe_environment
 from gpu_executor.bench.sampled import Sampled
-from gpu_executor.cli.main import commands
+from gpu_executor.cli.commands import commands
 from gpu_executor.vulkan.instance import find_devices
 
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from gpu_executor.bench import executor
 from gpu_executor.bench.executor import ExecutorMeasurement
-from gpu_executor.cli.main import commands
+from gpu_executor.cli.commands import commands
 from tests.support.benchmark_files import read_tables
 
 MEASURED = ExecutorMeasurement(

@@ -28,7 +28,7 @@ from gpu_executor.bench.inputs import draw_elements
 from gpu_executor.bench.timing import TimingBudget
 from gpu_executor.bench.transform_comparison import ComparisonSizes
 from gpu_executor.bench.transforms import TransformRow, TransformSize
-from gpu_executor.cli.main import commands
+from gpu_executor.cli.commands import commands
 from gpu_executor.device_info import DeviceInfo, Kind, MemoryHeap
 from gpu_executor.fields import BABYBEAR, BLS12_381_FR, GOLDILOCKS, MERSENNE31, SECP256K1, Field
 from gpu_executor.primes import NAMED, Prime, words

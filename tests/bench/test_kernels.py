@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import gpu_executor as gx
 from gpu_executor.bench import kernels
 from gpu_executor.bench.kernels import KernelMeasurement, KernelRow, KernelSizes
-from gpu_executor.cli.main import commands
+from gpu_executor.cli.commands import commands
 from gpu_executor.kernels.catalogue import fma_chain_kernel
 from tests.support.benchmark_files import read_tables
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import importlib.util
 from pathlib import Path
@@ -28,7 +29,7 @@ from gpu_executor.bench.peer_programs import (
 from gpu_executor.bench.peers import OpenPeers, PeerRow, PeerSizes, PeerState, PeerWork
 from gpu_executor.bench.sampled import Sampled
 from gpu_executor.bench.suite import PeersMeasurement
-from gpu_executor.cli.main import commands
+from gpu_executor.cli.commands import commands
 from gpu_executor.curves import BLS12_381_G1
 from gpu_executor.fields import BABYBEAR
 from tests.support.benchmark_files import read_tables
@@ -253,9 +254,18 @@ def test_commitments_without_their_extra_are_left_out(monkeypatch: pytest.Monkey
     operations = [each.operation for each in peers.list_works(TINY, left_out)]
     assert "commitments" not in operations and operations[-1] == "point sum"
     assert left_out == {
-        "commitments": "not installed: eth_account; pip install '.[kzg]' in a checkout of "
-        "gpu-executor"
+        "commitments": "not installed: eth_account; pip install 'gpu-executor[kzg]'"
     }
+
+
+def test_a_quick_run_loads_no_trusted_setup() -> None:
+    left_out: dict[str, str] = {}
+    works = peers.list_works(dataclasses.replace(TINY, blobs=0), left_out)
+    assert "commitments" not in [each.operation for each in works]
+    assert left_out == {"commitments": "not in a quick run; the benchmark kzg has them"}
+    assert peers.QUICK_SIZES.blobs == 0
+    state = PeerState("ckzg", "measured")
+    assert peers.measure_first_call(state, 1, left_out) is state
 
 
 @pytest.mark.slow

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -15,8 +18,8 @@ from gpu_executor.bench.results import BenchmarkResult, read_run
 from gpu_executor.bench.sampled import Sampled
 from gpu_executor.bench.suite import BENCHMARKS, Benchmark, MeasuredTables, Watch
 from gpu_executor.bench.timing import TimingBudget
-from gpu_executor.cli import bench_all
-from gpu_executor.cli.main import commands
+from gpu_executor.cli import bench_all, progress
+from gpu_executor.cli.commands import commands
 from gpu_executor.telemetry.profile import STAGES
 from gpu_executor.vulkan.instance import find_devices
 from gpu_executor.vulkan.one_shot import VulkanSpirvBackend
@@ -91,13 +94,49 @@ def test_results_failures_and_missing_extras_are_in_one_file(
         "batch": ("failed", "AssertionError: wrong sums"),
         "kzg": (
             "skipped",
-            "not installed: no_such_module; pip install '.[kzg]' in a checkout of gpu-executor",
+            "not installed: no_such_module; pip install 'gpu-executor[kzg]'",
         ),
     }
     assert [each.samples for each in found.benchmarks["persistent"].series] == [(1, 2, 3)] * 2
     words = " ".join(shown.output.split())
     assert "kzg: skipped: not installed: no_such_module" in words
     assert "batch: failed in 0 s: AssertionError: wrong sums" in words
+    assert "3 of 3 benchmarks." in words and "all take 2 to 4 minutes" in words
+
+
+def test_json_on_standard_output_is_all_of_it(calls: list[str]) -> None:
+    shown = run("--quick", "--json", "-")
+    assert json.loads(shown.stdout)["benchmarks"].keys() == {"persistent", "batch", "kzg"}
+    assert "persistent: measured in 0 s" in shown.stderr and "Benchmarks" in shown.stderr
+    assert "report" not in shown.stderr, "there is no file to draw"
+    assert not Path("-").exists()
+    assert "--resume needs --json FILE" in run("--resume", "--json", "-").output
+
+
+def test_without_a_terminal_lines_say_how_far_a_run_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    printed = threading.Event()
+    echo = click.echo
+
+    def note(line: str, **options: Any) -> None:
+        echo(line, **options)
+        printed.set()
+
+    def measure(watch: Watch, *, quick: bool) -> MeasuredTables:
+        for _ in watch(range(7), 7, "sizes"):
+            printed.wait(20)
+        return MeasuredTables(find_devices()[0], {"rows": []})
+
+    monkeypatch.setattr(progress, "INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr("gpu_executor.cli.progress.click.echo", note)
+    benchmarks = {"batch": Benchmark("batch", "", measure)}
+    monkeypatch.setattr(bench_all, "BENCHMARKS", benchmarks)
+    shown = run("--quick")
+    assert shown.exit_code == 0, shown.output
+    pattern = r"^\d+ s: all benchmarks, now batch 0 of 1, batch: sizes [1-7] of 7$"
+    assert re.search(pattern, shown.stderr, re.MULTILINE)
+    assert "all benchmarks, now" not in shown.stdout
 
 
 def test_a_run_is_resumed_with_what_is_missing(calls: list[str], tmp_path: Path) -> None:
@@ -126,7 +165,7 @@ def test_an_interrupted_run_has_saved_what_had_ended(
     monkeypatch.setattr(Benchmark, "run", run_first)
     file = tmp_path / "all.json"
     shown = run("--json", str(file))
-    assert shown.exit_code == 1
+    assert shown.exit_code == 130
     assert calls == ["first, quick=False"]
     assert "--resume" in shown.output
     assert list(read_run(file).benchmarks) == ["persistent"]

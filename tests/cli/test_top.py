@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import pty
 import re
@@ -17,16 +18,18 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from rich.console import Console
 
 import gpu_executor as gx
 from gpu_executor.cli import top
-from gpu_executor.cli.main import commands
+from gpu_executor.cli.commands import commands
 from gpu_executor.errors import SettingsError
 from gpu_executor.telemetry.exporters.scrape import (
     MetricReading,
     compute_activity,
     read_metrics,
 )
+from gpu_executor.telemetry.stages import STAGES
 
 DEVICE = {"executor": "0", "index": "0", "device": "GPU", "backend": "vulkan"}
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -235,3 +238,54 @@ def test_an_address_that_does_not_answer_is_an_error() -> None:
         port = server.server_port  # closed again: nobody listens there
     with pytest.raises(SettingsError, match=r"cannot be read: .*serve_metrics"):
         read_metrics(top.make_url(str(port)))
+
+
+def make_wide_reading(at: float, calls: float, executors: int = 1) -> MetricReading:
+    """A reading of executors with large values in every column, all stages and all caches."""
+    values: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
+
+    def put(name: str, value: float, **labels: str) -> None:
+        values.setdefault(name, {})[tuple(sorted(labels.items()))] = value
+
+    for executor in map(str, range(executors)):
+        put("queue_jobs", 12_345, executor=executor)
+        put("queue_bytes", 123 << 30, executor=executor)
+        for index in ("0", "1"):
+            device = DEVICE | {"executor": executor, "index": index, "backend": "webgpu"}
+            put("device_usable", 0, **device)
+            put("reopenings_total", 12, **device)
+            put("calls_total", 999_000 * calls, **device)
+            put("elements_total", 999e9 * calls, **device)
+            put("read_bytes_total", calls * (1020 << 20), **device)
+            put("busy_seconds_total", calls, **device)
+            put("call_errors_total", 123_456, **device)
+            put("retries_total", 123_456, **device)
+            for stage in STAGES:
+                put("stage_seconds_total", calls, **device, stage=stage)
+            for bound in ("0.25", "+Inf"):
+                put("job_seconds_bucket", 999_000 * calls, **device, le=bound)
+            for cache in ("buckets", "exact sizes", "buffers"):
+                put("cache_hits_total", 1, **device, cache=cache)
+            for state in ("in use", "idle", "fragments"):
+                put("memory_bytes", 1020 << 20, **device, state=state, holder="slots")
+    return MetricReading(at, values)
+
+
+@pytest.mark.parametrize(("executors", "has_stages"), [(1, True), (2, False)])
+def test_the_view_fits_a_terminal_of_80_by_24(executors: int, has_stages: bool) -> None:
+    before, after = make_wide_reading(0, 0, executors), make_wide_reading(1, 1, executors)
+    screen = Console(width=80, height=24, record=True, file=io.StringIO())
+    screen.print(top.render("http://gpu-machine.example.org:9400/metrics", before, after, 24))
+    lines = [line.rstrip() for line in screen.export_text().splitlines()]
+    assert len(lines) <= 24 and max(map(len, lines)) <= 80
+    shown = "\n".join(lines)
+    assert "…" not in "".join(lines[1:]), "a cell is cut"
+    for number in range(executors):
+        row = lines[lines.index(f"executor {number}: queue 12,345 jobs, 123 GiB") + 2]
+        assert row.split() == [
+            *("0", "webgpu", "999", "K", "999", "G", "1020", "MiB", "100%"),
+            *("≤250", "ms", "≤250", "ms", "123", "K", "123", "K"),
+        ]
+    assert "device 1: quarantined, reopened 12x" in shown
+    assert ("Time by stage" in shown) == ("Hits of caches" in shown) == has_stages
+    assert ("in a higher window" in shown) != has_stages

@@ -15,7 +15,7 @@ from ray.cluster_utils import Cluster
 
 import gpu_executor as gx
 from gpu_executor.cluster.nodes import DevicePlacement, find_placements
-from gpu_executor.errors import ClosedError, NoDeviceError
+from gpu_executor.errors import ClosedError, MissingExtraError, NoDeviceError
 from tests.conftest import RunPython
 from tests.support.jobs import check_sums, field_jobs, word_jobs
 from tests.support.ray_cluster import (
@@ -138,5 +138,5 @@ def test_a_missing_ray_is_an_import_error_with_the_install_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ImportError, match=r"pip install '\.\[ray\]' in a checkout"):
+    with pytest.raises(MissingExtraError, match=r"RayExecutor needs Ray.*'gpu-executor\[ray\]'"):
         gx.cluster.RayExecutor  # noqa: B018

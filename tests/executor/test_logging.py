@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -75,6 +77,27 @@ def test_falling_back_to_the_cpu_is_logged_as_a_warning(
     with gx.GpuExecutor("cpu") as executor:  # requested, not a fallback
         assert not executor.stats().fell_back
     assert [level for level, _ in list_messages(log)].count(logging.WARNING) == 1
+
+
+def test_a_process_warns_once_of_a_fallback() -> None:
+    """However many executors fall back, from whichever line; and not by the log and a warning."""
+    script = (
+        "import gpu_executor as gx\n"
+        "from gpu_executor.executor import candidates\n"
+        "def find(settings):\n"
+        "    raise gx.NoDeviceError('no driver')\n"
+        "candidates.FINDERS.update(vulkan=find, webgpu=find)\n"
+        "for _ in range(2):\n"
+        "    with gx.GpuExecutor() as first:\n"
+        "        assert first.stats().fell_back\n"
+        "with gx.GpuExecutor() as second:\n"
+        "    assert second.stats().fell_back\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stderr.count("falling back to NumPy by cpu: no better device could be opened") == 1
+    assert done.stderr.startswith("<string>:7: RuntimeWarning: ")
 
 
 def test_jobs_are_logged_only_at_debug(caplog: pytest.LogCaptureFixture) -> None:

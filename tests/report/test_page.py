@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from gpu_executor.bench.persistent import ORIGINAL_MS
 from gpu_executor.bench.results import BenchmarkResult, BenchmarkRun
-from gpu_executor.cli.main import commands
+from gpu_executor.cli.commands import commands
 from gpu_executor.report.charts import ChartAxis, ChartLine, DataPoint, draw_lines
 from gpu_executor.report.format import (
     format_count,
@@ -210,7 +210,7 @@ def test_other_files_and_folders_are_refused(
     other = tmp_path / "other.json"
     other.write_text("{}")
     refused = CliRunner().invoke(commands, ["report", str(other), "-o", str(tmp_path / "r.html")])
-    assert "has no results of benchmarks" in str(refused.exception)
+    assert "has no results of benchmarks" in refused.output
     other.write_text(json.dumps(make_run().as_dict()))
     target = str(tmp_path / "missing" / "r.html")
     refused = CliRunner().invoke(commands, ["report", str(other), "-o", target])

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner
 
-from gpu_executor.cli.main import commands
+from gpu_executor.cli.commands import commands
 from gpu_executor.errors import GpuError
 from gpu_executor.report.charts import ChartAxis, ChartLine, DataPoint
 from gpu_executor.report.picture import MARGIN, WIDTH, draw_picture
@@ -32,12 +32,9 @@ def make_span(track: str, stage: str, begin: float, end: float) -> dict[str, obj
 
 
 def test_the_command_writes_every_figure_as_a_picture(tmp_path: Path) -> None:
-    results, folder = tmp_path / "results.json", tmp_path / "pictures"
+    results, folder = tmp_path / "results.json", tmp_path / "missing" / "pictures"
     results.write_text(json.dumps(make_run().as_dict()))
     arguments = ["report", str(results), "-o", str(tmp_path / "r.html"), "--pictures", str(folder)]
-    refused = CliRunner().invoke(commands, arguments)
-    assert refused.exit_code != 0 and "does not exist" in refused.output
-    folder.mkdir()
     shown = CliRunner().invoke(commands, arguments)
     assert shown.exit_code == 0, shown.output
     pictures = {path.stem: path for path in folder.glob("*.svg")}
@@ -47,6 +44,19 @@ def test_the_command_writes_every_figure_as_a_picture(tmp_path: Path) -> None:
         text = "".join(root.itertext())
         assert "Measured on Fictitious GPU, 2" in text
         assert "prefers-color-scheme: dark" in text
+
+
+@pytest.mark.parametrize("folder", ["results.json", "results.json/pictures"])
+def test_a_folder_that_cannot_be_made_is_refused_before_anything_is_drawn(
+    tmp_path: Path, folder: str
+) -> None:
+    results, page = tmp_path / "results.json", tmp_path / "r.html"
+    results.write_text(json.dumps(make_run().as_dict()))
+    arguments = ["report", str(results), "-o", str(page), "--pictures", str(tmp_path / folder)]
+    refused = CliRunner().invoke(commands, arguments)
+    assert refused.exit_code == 2
+    assert "Invalid value for '--pictures'" in refused.output
+    assert not page.exists()
 
 
 def test_text_of_a_picture_is_escaped_and_inside_its_frame() -> None:

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 import gpu_executor as gx
-from gpu_executor.cli.main import commands
+from gpu_executor.cli.commands import commands
 from gpu_executor.errors import VulkanError
 from gpu_executor.executor.candidates import BackendName
 from gpu_executor.soak import call_methods, load_generator, runner, workload

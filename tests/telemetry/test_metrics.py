@@ -282,7 +282,7 @@ def test_without_prometheus_client_the_error_says_what_to_install(run_python: Ru
         "with gx.GpuExecutor('cpu') as ex:\n"
         "    try:\n"
         "        ex.serve_metrics()\n"
-        "    except gx.errors.SettingsError as error:\n"
+        "    except gx.errors.MissingExtraError as error:\n"
         "        print(error)\n"
     )
-    assert "pip install '.[metrics]'" in run_python(script).stdout
+    assert "pip install 'gpu-executor[metrics]'" in run_python(script).stdout

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from time import perf_counter
 
 import numpy as np
 
+from gpu_executor.bench.child_process import run_python
 from gpu_executor.bench.first_call import DRIVER_CACHE_OFF
 from gpu_executor.bench.targets import Target
 from gpu_executor.curves import Curve, PointArray
@@ -35,13 +35,8 @@ def measure_compile_times(curves: Sequence[str]) -> Iterator[dict[str, float]]:
     """The seconds that each pipeline of a curve takes to compile, curve by curve."""
     environment = os.environ | DRIVER_CACHE_OFF | {"GPU_CACHE": "0"}
     for curve in curves:
-        child = subprocess.run(
-            [sys.executable, "-m", __name__, curve],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        child = run_python(["-m", __name__, curve], environment=environment)
+        child.check_returncode()
         yield json.loads(child.stdout)
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
 
+from gpu_executor.bench.child_process import run_python
 from gpu_executor.bench.inputs import tile_elements
 from gpu_executor.bench.sampled import Sampled
 from gpu_executor.kernels import load
@@ -56,13 +55,8 @@ def measure_first_calls(pairs: int) -> FirstCallTimes:
 def _run_process(cache_dir: str) -> dict[str, float]:
     """Run this module in a process of its own and read what it prints."""
     environment = os.environ | DRIVER_CACHE_OFF | {"GPU_CACHE_DIR": cache_dir, "GPU_CACHE": "1"}
-    child = subprocess.run(
-        [sys.executable, "-m", __name__],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    child = run_python(["-m", __name__], environment=environment)
+    child.check_returncode()
     measured: dict[str, float] = json.loads(child.stdout)
     return measured
 

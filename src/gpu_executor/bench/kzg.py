@@ -20,7 +20,8 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
+from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from time import perf_counter
@@ -31,6 +32,7 @@ import numpy.typing as npt
 
 from gpu_executor import kzg
 from gpu_executor.bench import fields
+from gpu_executor.bench.child_process import hide_interrupts_from_children
 from gpu_executor.bench.msm import PRODUCTS_PER_ADDITION
 from gpu_executor.bench.targets import Target, is_h200
 from gpu_executor.bench.timing import time_function
@@ -316,22 +318,27 @@ class Peer:
         """Without `all_cores` no processes are started, and batches are not measured."""
         self._ckzg = importlib.import_module("ckzg")
         self._pool: ProcessPoolExecutor | None = None
-        started: Iterator[None] = iter(())
-        if all_cores:
-            cores = os.cpu_count() or 1
-            context = get_context("spawn")
-            arguments = str(path), PRECOMPUTE, context.Barrier(cores, timeout=LOADING_SECONDS)
-            self._pool = ProcessPoolExecutor(cores, context, _load_peer, arguments)
-            started = self._pool.map(_start, range(cores))
+        self._children: list[BaseProcess] = []
         try:
-            # The processes load theirs at the same time.
+            if all_cores:
+                self._start_processes(path)
+            # Not while the processes load theirs: Python sees Ctrl-C when ckzg returns.
             self._setup = self._ckzg.load_trusted_setup(str(path), PRECOMPUTE)
-            list(started)
         except BaseException:
-            self.close()
+            self.kill()
             raise
         self._alone: dict[str, float] = {}
         """Milliseconds of one blob on one thread, by function."""
+
+    def _start_processes(self, path: Path) -> None:
+        """Start a process for each core, and wait until all have loaded the setup."""
+        cores, context, before = os.cpu_count() or 1, get_context("spawn"), set(active_children())
+        arguments = str(path), PRECOMPUTE, context.Barrier(cores, timeout=LOADING_SECONDS)
+        self._pool = ProcessPoolExecutor(cores, context, _load_peer, arguments)
+        with hide_interrupts_from_children():
+            started = self._pool.map(_start, range(cores))
+        self._children = [each for each in active_children() if each not in before]
+        list(started)
 
     def measure(self, function: str, given: Inputs) -> tuple[float | None, float | None]:
         """Return the milliseconds of one blob on one thread, and of the batch on all cores."""
@@ -361,6 +368,13 @@ class Peer:
         if self._pool is not None:
             self._pool.shutdown()
 
+    def kill(self) -> None:
+        """End the processes at once, also those that compute."""
+        for child in self._children:
+            child.kill()
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
 
 @contextlib.contextmanager
 def open_peer(path: Path | None, *, all_cores: bool = True) -> Iterator[Peer | None]:
@@ -371,8 +385,10 @@ def open_peer(path: Path | None, *, all_cores: bool = True) -> Iterator[Peer | N
     peer = Peer(path or find_mainnet_setup(), all_cores=all_cores)
     try:
         yield peer
-    finally:
-        peer.close()
+    except BaseException:
+        peer.kill()
+        raise
+    peer.close()
 
 
 Job = tuple[str, tuple[Any, ...]]

@@ -10,13 +10,15 @@ it imports nothing of this package at its head: the import is part of the first 
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
+import logging
 import os
 import random
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -220,8 +222,9 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
 
     def __init__(self) -> None:
         super().__init__()
-        adapter = self.package.gpu.request_adapter_sync(power_preference="high-performance")
-        self._device = adapter.request_device_sync()
+        with _silence_wgpu():
+            adapter = self.package.gpu.request_adapter_sync(power_preference="high-performance")
+            self._device = adapter.request_device_sync()
         self._pipeline = self._device.create_compute_pipeline(
             layout="auto",
             compute={
@@ -263,6 +266,23 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
             return np.frombuffer(queue.read_buffer(buffers[2]), np.uint32)
 
         return add
+
+
+@contextlib.contextmanager
+def _silence_wgpu() -> Iterator[None]:
+    """Open a device without pages on standard error: wgpu's list of the features of drawing that a
+    driver lacks, and complaints of Mesa's device selection where there is no Wayland."""
+    log, variable = logging.getLogger("wgpu"), "NODEVICE_SELECT"
+    level, added = log.level, not {variable, "XDG_RUNTIME_DIR"} & os.environ.keys()
+    log.setLevel(logging.ERROR)
+    if added:
+        os.environ[variable] = "1"
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+        if added:
+            del os.environ[variable]
 
 
 class OpenClProgram(PeerProgram):

@@ -13,15 +13,15 @@ import importlib.util
 import json
 import random
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from gpu_executor.bench import kzg, peer_programs
+from gpu_executor.bench.child_process import run_python
 from gpu_executor.bench.peer_programs import (
     MODULUS,
     PROGRAMS,
@@ -34,6 +34,7 @@ from gpu_executor.bench.sampled import Sampled
 from gpu_executor.bench.timing import compute_medians, time_interleaved
 from gpu_executor.curves import BLS12_381_G1
 from gpu_executor.device_info import DeviceInfo
+from gpu_executor.errors import format_install_command
 from gpu_executor.kzg.cell_proofs import reverse_bits
 from gpu_executor.kzg.setup_file import find_mainnet_setup, read_setup
 
@@ -58,6 +59,8 @@ class PeerSizes:
     polynomial: int
     """Coefficients of each factor."""
     blobs: int
+    """0 leaves commitments out: loading a trusted setup takes ckzg 10 s, and the benchmark of KZG
+    compares with it too."""
     points: int
     seconds: float
     """For each work and package. Every work has at least `min_rounds` rounds."""
@@ -74,7 +77,7 @@ CPU_SIZES = PeerSizes(
     (1 << 10, 1 << 14, 1 << 18, 1 << 22), (64, 1 << 14), 1 << 18, 1 << 14, 1, 16, 0.5
 )
 QUICK_SIZES = PeerSizes(
-    (1 << 10, 1 << 16), (16, 1 << 12), 1 << 14, 1 << 12, 1, 4, 0.05, max_rounds=10, processes=1
+    (1 << 10, 1 << 16), (16, 1 << 12), 1 << 14, 1 << 12, 0, 4, 0.05, max_rounds=10, processes=1
 )
 
 
@@ -214,10 +217,11 @@ def list_works(sizes: PeerSizes, left_out: dict[str, str]) -> Iterator[PeerWork]
     yield PeerWork("products", len(a), 1, (a, b), np.array(products, np.uint32))
     a, b = _draw(sizes.polynomial, 1), _draw(sizes.polynomial, 2)
     yield PeerWork("polynomial product", len(a), 1, (a, b), multiply_polynomials(a, b))
-    if missing := [name for name in kzg.MODULES if importlib.util.find_spec(name) is None]:
+    if not sizes.blobs:
+        left_out["commitments"] = "not in a quick run; the benchmark kzg has them"
+    elif missing := [name for name in kzg.MODULES if importlib.util.find_spec(name) is None]:
         left_out["commitments"] = (
-            f"not installed: {', '.join(missing)}; pip install '.[kzg]' in a checkout of "
-            "gpu-executor"
+            f"not installed: {', '.join(missing)}; {format_install_command('kzg')}"
         )
     else:
         yield _make_commitments(sizes.blobs)
@@ -284,21 +288,24 @@ def measure_work(
     return rows + failed
 
 
-def measure_first_call(state: PeerState, processes: int) -> PeerState:
-    """Measure the first call of a package in fresh processes, of which the median is taken."""
+def measure_first_call(
+    state: PeerState, processes: int, left_out: Container[str] = ()
+) -> PeerState:
+    """Measure the first call of a package in fresh processes, of which the median is taken; not of
+    work that is left out."""
     if state.state != "measured":
         return state
     program = next(each for each in PROGRAMS if each.name == state.package)
-    if program.first == "commitments" and importlib.util.find_spec(kzg.MODULES[0]) is None:
+    if program.first in left_out:
         return state
     setup = str(find_mainnet_setup()) if program.first == "commitments" else ""
     # With -P, the folder of the script does not shadow modules of other packages.
-    command = [sys.executable, "-P", peer_programs.__file__, state.package, setup]
+    arguments = ["-P", peer_programs.__file__, state.package, setup]
     taken, memory = [], None
     for _ in range(processes):
         begun = time.time()
         try:
-            found = _run_process(command)
+            found = _run_process(arguments)
         except RuntimeError as error:
             if state.package == OWN:
                 raise
@@ -310,12 +317,10 @@ def measure_first_call(state: PeerState, processes: int) -> PeerState:
     )
 
 
-def _run_process(command: Sequence[str]) -> dict[str, Any]:
+def _run_process(arguments: Sequence[str]) -> dict[str, Any]:
     """Run a process and read what it prints; raises `RuntimeError` with the reason if it fails."""
     try:
-        child = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=FIRST_CALL_SECONDS
-        )
+        child = run_python(arguments, timeout=FIRST_CALL_SECONDS)
     except subprocess.TimeoutExpired:
         raise RuntimeError(f"first call: no result in {FIRST_CALL_SECONDS} s") from None
     # Packages may print lines of their own.

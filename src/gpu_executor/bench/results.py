@@ -213,7 +213,7 @@ def describe_environment(device: DescribedDevice) -> dict[str, Any]:
             "system": platform.platform(),
             "processor": _read_processor(),
             "cores": os.cpu_count(),
-            "memory_bytes": _read_memory(),
+            "memory_bytes": read_memory_bytes(),
             "python": platform.python_version(),
             "packages": _read_packages(),
         },
@@ -353,7 +353,7 @@ def _read_processor() -> str:
     return platform.machine()
 
 
-def _read_memory() -> int | None:
+def read_memory_bytes() -> int | None:
     """Bytes of main memory; None where the system does not say."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -38,6 +38,7 @@ from gpu_executor.bench.results import BenchmarkResult, DescribedDevice
 from gpu_executor.bench.targets import Target, targets_as_dicts
 from gpu_executor.bench.timing import DEFAULT_BUDGET, TimingBudget
 from gpu_executor.device_info import DeviceInfo
+from gpu_executor.errors import format_install_command
 from gpu_executor.fields import BABYBEAR, BLS12_381_FQ, BLS12_381_FR, GOLDILOCKS, Field
 from gpu_executor.settings import Settings
 from gpu_executor.vulkan.instance import Instance, choose_device
@@ -84,7 +85,7 @@ QUICK_ROUNDS = 5
 """The least number of rounds of a batch in a quick run."""
 QUICK_STREAM = 1 << 18, 5
 """Elements and rounds."""
-QUICK_TRANSFORMS, QUICK_LARGEST_MSM = (8, 10, 12), 6
+QUICK_TRANSFORMS, QUICK_LARGEST_MSM = (8, 12), 6
 """log2 of the sizes of transforms, and of the largest sum, on a software device."""
 QUICK_SCENARIOS = 5
 """Scenarios of size buckets: the last ones are the largest."""
@@ -304,8 +305,10 @@ def measure_transforms(
             sizes = [transforms.TransformSize(log_n) for log_n in QUICK_TRANSFORMS]
         measured = transforms.measure_transforms(gpu, sizes, chosen, budget)
         by_field = list(watch(measured, len(chosen), "fields"))
+        # ckzg takes 10 s to load its setup, and the benchmark of KZG compares with it too.
+        packages = ("galois",) if quick else transform_comparison.PACKAGES
         comparisons, absent = transform_comparison.compare_transforms(
-            gpu, transform_comparison.choose_sizes(gpu.device)
+            gpu, transform_comparison.choose_sizes(gpu.device), packages=packages
         )
     rows = [row for field_rows in by_field for row in field_rows]
     targets = transforms.check_targets(rows, gpu.device)
@@ -445,7 +448,7 @@ def measure_peers(watch: Watch, *, quick: bool = False) -> PeersMeasurement:
         works = peers.list_works(sizes, left_out)
         measured = (peers.measure_work(work, opened.programs, sizes) for work in works)
         rows = [row for each in watch(measured, peers.count_works(sizes), "works") for row in each]
-    begun = (peers.measure_first_call(each, sizes.processes) for each in opened.states)
+    begun = (peers.measure_first_call(each, sizes.processes, left_out) for each in opened.states)
     states = list(watch(begun, len(opened.states), "first calls"))
     return PeersMeasurement(device, states, rows, left_out)
 
@@ -458,8 +461,8 @@ class Benchmark:
     what: str
     measure: Callable[..., Measurement]
     """Takes a `Watch` and `quick`."""
-    extra: str | None = None
-    """The extra of the package that the benchmark needs."""
+    extra: str = ""
+    """The extra of the package that the benchmark needs, or nothing."""
     modules: tuple[str, ...] = ()
     """The modules that the extra installs."""
 
@@ -472,8 +475,7 @@ class Benchmark:
         if missing := self.list_missing():
             return BenchmarkResult.without(
                 "skipped",
-                f"not installed: {', '.join(missing)}; pip install '.[{self.extra}]' in a checkout "
-                "of gpu-executor",
+                f"not installed: {', '.join(missing)}; {format_install_command(self.extra)}",
             )
         begun = time.perf_counter()
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from gpu_executor.ops.elementwise import Words
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
 ROUNDS = 5
+PACKAGES = ("galois", "ckzg")
 LOG_BLOB = 12
 BLOB = 1 << LOG_BLOB
 G2_POWERS = 65
@@ -85,14 +86,18 @@ def choose_sizes(device: DeviceInfo) -> ComparisonSizes:
 
 
 def compare_transforms(
-    gpu: PersistentVulkanBackend, sizes: ComparisonSizes, rounds: int = ROUNDS
+    gpu: PersistentVulkanBackend,
+    sizes: ComparisonSizes,
+    rounds: int = ROUNDS,
+    packages: Sequence[str] = PACKAGES,
 ) -> tuple[list[TransformComparison], list[str]]:
     """Return the comparisons, and the packages that are not installed."""
+    prepare = {"galois": _prepare_galois, "ckzg": _prepare_ckzg}
     work: list[_ComparedWork] = []
     absent = []
-    for name, prepare in (("galois", _prepare_galois), ("ckzg", _prepare_ckzg)):
+    for name in packages:
         try:
-            work += prepare(gpu, sizes)
+            work += prepare[name](gpu, sizes)
         except ModuleNotFoundError:
             absent.append(name)
     return [_compare(each, rounds) for each in work], absent

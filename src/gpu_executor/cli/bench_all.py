@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from gpu_executor.bench.results import (
     BenchmarkResult,
@@ -18,37 +17,35 @@ from gpu_executor.bench.results import (
 )
 from gpu_executor.bench.suite import BENCHMARKS, Item, select_device
 from gpu_executor.cli.bench_output import json_option, print_device
-from gpu_executor.cli.output import JsonFile, console, make_table
+from gpu_executor.cli.output import STDOUT, JsonOutput, console, make_table, print_text
+from gpu_executor.cli.progress import ProgressView, open_progress
 from gpu_executor.files import write_atomically
 
+DURATIONS = {True: "2 to 4", False: "5 to 15"}
+"""Minutes of all benchmarks, of a quick run and of a full one: on lavapipe with two idle cores."""
 SAME = ("version", "commit", "machine", "device", "settings")
 """What must be the same for a run to be resumed."""
 
 
 class SuiteProgress:
-    """A bar for all benchmarks, and one for the steps of the benchmark that runs."""
+    """A task for all benchmarks, and one for the steps of the benchmark that runs."""
 
-    def __init__(self, progress: Progress, total: int) -> None:
-        self._progress = progress
-        self._all = progress.add_task("all benchmarks", total=total)
-        self._name = ""
+    def __init__(self, view: ProgressView, total: int) -> None:
+        self._view = view
+        self._all = view.begin("all benchmarks", total)
+        self._name, self._done = "", 0
 
     def begin(self, name: str) -> None:
         self._name = name
-        self._progress.update(self._all, description=f"all benchmarks, now {name}")
+        self._view.update(self._all, self._done, f"all benchmarks, now {name}")
 
     def end(self) -> None:
-        self._progress.advance(self._all)
+        self._done += 1
+        self._view.update(self._all, self._done)
 
     def watch(self, items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
-        """Yield the items and show a bar for them."""
-        task = self._progress.add_task(f"{self._name}: {what}", total=total)
-        try:
-            for item in items:
-                self._progress.advance(task)
-                yield item
-        finally:
-            self._progress.remove_task(task)
+        """Yield the items and show how many were made."""
+        return self._view.watch(items, total, f"{self._name}: {what}")
 
 
 @click.command("all")
@@ -74,33 +71,34 @@ def bench_all(quick: bool, resume: bool, names: Sequence[str], json_file: Path |
     for each in chosen:
         if each not in left:
             console.print(f"{each.name}: measured at {run.benchmarks[each.name].date}, kept")
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
-    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bars:
-        progress = SuiteProgress(bars, len(left))
+    if left:
+        console.print(_estimate(len(left), quick))
+    with open_progress() as view:
+        progress = SuiteProgress(view, len(left))
         for each in left:
             progress.begin(each.name)
             try:
                 result = each.run(progress.watch, quick=quick)
             except KeyboardInterrupt:
-                if json_file is not None and run.benchmarks:
-                    console.print(f"interrupted; --resume goes on with {json_file}", markup=False)
+                if json_file not in (None, STDOUT) and run.benchmarks:
+                    print_text(f"--resume goes on with {json_file}")
                 raise
             run.benchmarks[each.name] = result
             _save(run, json_file)
             _print_state(each.name, result)
             progress.end()
-    file = JsonFile(json_file, run.as_dict())
+    file = JsonOutput(json_file, run.as_dict())
     _print_summary(run)
     file.report()
-    if json_file is not None:
-        console.print(f"`gpu-executor report {json_file} -o report.html` draws it.")
+    if json_file not in (None, STDOUT):
+        print_text(f"`gpu-executor report {json_file} -o report.html` draws it.")
     if any(result.state == "failed" for result in run.benchmarks.values()):
         raise SystemExit(1)
 
 
 def _resume(run: BenchmarkRun, path: Path | None) -> BenchmarkRun:
     """The run that the file has, if it was made under the same conditions."""
-    if path is None:
+    if path is None or path == STDOUT:
         raise click.UsageError("--resume needs --json FILE, the file of the run to go on with")
     if not path.exists():
         return run
@@ -116,6 +114,14 @@ def _resume(run: BenchmarkRun, path: Path | None) -> BenchmarkRun:
     return found
 
 
+def _estimate(count: int, quick: bool) -> str:
+    return (
+        f"{count} of {len(BENCHMARKS)} benchmarks. On an idle machine without a GPU all take "
+        f"{DURATIONS[quick]} minutes, the first time the longest, because every pipeline is "
+        "compiled.\n"
+    )
+
+
 def _is_measured(run: BenchmarkRun, name: str) -> bool:
     return name in run.benchmarks and run.benchmarks[name].state == "measured"
 
@@ -123,7 +129,7 @@ def _is_measured(run: BenchmarkRun, name: str) -> bool:
 def _save(run: BenchmarkRun, path: Path | None) -> None:
     """Write what there is, so that an interrupted run can be resumed. An error is reported when
     the run ends."""
-    if path is not None and (path.is_file() or not path.exists()):
+    if path not in (None, STDOUT) and (path.is_file() or not path.exists()):
         with contextlib.suppress(OSError):
             write_atomically(path, json.dumps(run.as_dict()).encode())
 
@@ -131,7 +137,7 @@ def _save(run: BenchmarkRun, path: Path | None) -> None:
 def _print_state(name: str, result: BenchmarkResult) -> None:
     took = "" if result.seconds is None else f" in {result.seconds:.0f} s"
     reason = "" if result.reason is None else f": {result.reason}"
-    console.print(f"{name}: {result.state}{took}{reason}", markup=False)
+    print_text(f"{name}: {result.state}{took}{reason}")
 
 
 def _print_summary(run: BenchmarkRun) -> None:

@@ -11,7 +11,8 @@ from rich.table import Table
 from gpu_executor.bench import batch, suite
 from gpu_executor.bench.batch import BatchRow, HotPath
 from gpu_executor.cli.bench_output import json_option, print_device, write_json
-from gpu_executor.cli.output import console, format_count, make_table, show_progress
+from gpu_executor.cli.output import console, format_count, make_table
+from gpu_executor.cli.progress import show_progress
 
 QUEUE_COUNTS = {"one": "one", "split": "three"}
 

@@ -11,7 +11,8 @@ from rich.table import Table
 from gpu_executor.bench import buckets, suite
 from gpu_executor.bench.buckets import NOTHING, BucketRow, SingleTaskRow, Spread
 from gpu_executor.cli.bench_output import json_option, write_json
-from gpu_executor.cli.output import console, format_milliseconds, make_table, show_progress
+from gpu_executor.cli.output import console, format_milliseconds, make_table
+from gpu_executor.cli.progress import show_progress
 
 
 @click.command("buckets")

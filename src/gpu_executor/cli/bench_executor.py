@@ -27,8 +27,8 @@ from gpu_executor.cli.output import (
     format_milliseconds,
     format_rate,
     make_table,
-    show_progress,
 )
+from gpu_executor.cli.progress import show_progress, show_work
 
 
 @click.command("executor")
@@ -36,7 +36,8 @@ from gpu_executor.cli.output import (
 def bench_executor(json_file: Path | None) -> None:
     """GpuExecutor against its backend; jobs of many threads."""
     print_device(suite.select_device())
-    found = suite.measure_executor(show_progress)
+    with show_work("calls and jobs"):
+        found = suite.measure_executor(show_progress)
     file = write_json(json_file, "executor", found)
     console.print(_make_measurement_table(found.measured))
     print_targets(found.targets)

@@ -17,15 +17,18 @@ from gpu_executor.cli.bench_output import (
     print_targets,
     write_json,
 )
+from gpu_executor.cli.options import CountInMemory
 from gpu_executor.cli.output import (
     console,
     format_count,
     format_milliseconds,
     format_rate,
     make_table,
-    show_progress,
 )
+from gpu_executor.cli.progress import show_progress
 
+PRODUCT_BYTES = 600
+"""Memory of a product, roughly: operands and results as words and as Python's integers."""
 LEGEND = (
     "Products, squares and additions read operands from device memory and write results to it. In "
     "chains, each operation takes the result of the one before from registers: squares by raising "
@@ -41,7 +44,7 @@ LEGEND = (
 @click.option(
     "--products",
     "count",
-    type=click.IntRange(1),
+    type=CountInMemory(PRODUCT_BYTES),
     show_default="1 Mi; 64 Ki without a GPU",
     help="Products in the comparison with other packages.",
 )

@@ -17,6 +17,7 @@ from gpu_executor.cli.bench_output import (
     write_json,
 )
 from gpu_executor.cli.output import console, make_table
+from gpu_executor.cli.progress import show_work
 
 LEGEND = (
     "Medians of the time that an operation takes the calling thread. Operations on device arrays "
@@ -28,18 +29,19 @@ LEGEND = (
 @json_option
 def bench_host_time(json_file: Path | None) -> None:
     """The host time of operations on device arrays, and of small calls."""
-    device, rows = host_time.measure_host_times()
+    with show_work("operations"):
+        device, rows = host_time.measure_host_times()
+    targets = host_time.check_targets(rows, device)
+    content = {
+        "rows": [dataclasses.asdict(row) for row in rows],
+        "aims": targets_as_dicts(targets),
+    }
+    file = write_json(json_file, "host-time", MeasuredTables(device, content))
     print_device(device)
     table = make_table("Host time of one operation", "operation", "us")
     for row in rows:
         table.add_row(row.operation, f"{row.us:.1f}")
     console.print(table)
     console.print(LEGEND)
-    targets = host_time.check_targets(rows, device)
     print_targets(targets)
-    if json_file is not None:
-        content = {
-            "rows": [dataclasses.asdict(row) for row in rows],
-            "aims": targets_as_dicts(targets),
-        }
-        write_json(json_file, "host-time", MeasuredTables(device, content))
+    file.report()

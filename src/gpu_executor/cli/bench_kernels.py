@@ -19,6 +19,7 @@ from gpu_executor.cli.bench_output import (
     write_json,
 )
 from gpu_executor.cli.output import console, format_milliseconds, make_table
+from gpu_executor.cli.progress import show_work
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
 LEGEND = (
@@ -35,18 +36,19 @@ def bench_kernels(json_file: Path | None) -> None:
     """Matrix products and reductions beside their floors."""
     with PersistentVulkanBackend() as gpu:
         print_device(gpu.device)
-        measured = kernels.measure_kernels(gpu, kernels.choose_sizes(gpu.device))
+        with show_work("matrix products and reductions"):
+            measured = kernels.measure_kernels(gpu, kernels.choose_sizes(gpu.device))
+    targets = kernels.check_targets(measured, gpu.device)
+    content = dataclasses.asdict(measured) | {"aims": targets_as_dicts(targets)}
+    file = write_json(json_file, "kernels", MeasuredTables(gpu.device, content))
     console.print(_make_table(measured))
     console.print(
         f"f32 arithmetic: {measured.f32_flops / 1e12:.3g} TFLOP/s; copy: "
         f"{measured.copy_bytes_per_second / 1e9:,.0f} GB/s, read and written\n"
     )
     console.print(LEGEND)
-    targets = kernels.check_targets(measured, gpu.device)
     print_targets(targets)
-    if json_file is not None:
-        content = dataclasses.asdict(measured) | {"aims": targets_as_dicts(targets)}
-        write_json(json_file, "kernels", MeasuredTables(gpu.device, content))
+    file.report()
 
 
 def _make_table(measured: KernelMeasurement) -> Table:

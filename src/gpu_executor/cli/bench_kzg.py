@@ -19,8 +19,12 @@ from gpu_executor.cli.bench_output import (
     print_targets,
     write_json,
 )
-from gpu_executor.cli.output import console, make_table, show_progress
+from gpu_executor.cli.options import CountInMemory
+from gpu_executor.cli.output import console, make_table
+from gpu_executor.cli.progress import show_progress
 
+BLOB_BYTES = 1 << 20
+"""Memory of a blob, roughly: its bytes, its elements, its cells and their proofs."""
 LEGEND = (
     "ms: the median of calls from bytes to bytes; first: the first call, which makes tables and "
     "compiles pipelines. ckzg: one blob on one thread, and the batch with a process for each core, "
@@ -36,7 +40,9 @@ STAGES_LEGEND = (
 
 @click.command("kzg")
 @click.option("--setup", "path", type=click.Path(exists=True, path_type=Path), help="A setup.")
-@click.option("--blobs", "batches", type=click.IntRange(1), multiple=True, help="Batch sizes.")
+@click.option(
+    "--blobs", "batches", type=CountInMemory(BLOB_BYTES), multiple=True, help="Batch sizes."
+)
 @click.option(
     "--function",
     "functions",

@@ -18,7 +18,8 @@ from gpu_executor.cli.bench_output import (
     print_targets,
     write_json,
 )
-from gpu_executor.cli.output import console, make_table, show_progress
+from gpu_executor.cli.output import console, make_table
+from gpu_executor.cli.progress import show_progress
 from gpu_executor.curves.parameters import NAMES
 
 SIZES_LEGEND = (

@@ -17,7 +17,8 @@ from gpu_executor.cli.bench_output import (
     print_targets,
     write_json,
 )
-from gpu_executor.cli.output import console, format_milliseconds, make_table, show_progress
+from gpu_executor.cli.output import console, format_milliseconds, make_table
+from gpu_executor.cli.progress import show_progress
 
 LEGEND = (
     "The first four times are of device arrays: transforms from natural to bit-reversed or "

@@ -8,14 +8,15 @@ from pathlib import Path
 from gpu_executor.bench.results import BenchmarkResult, BenchmarkRun, describe_environment
 from gpu_executor.bench.suite import Measurement
 from gpu_executor.bench.targets import Target
-from gpu_executor.cli.output import JsonFile, console, make_json_option, make_table
+from gpu_executor.cli.options import make_json_option
+from gpu_executor.cli.output import JsonOutput, console, make_table, print_text
 from gpu_executor.device_info import DeviceInfo
 
-json_option = make_json_option("Write all measurements to this file.")
+json_option = make_json_option("Write all measurements to this file;")
 
 
 def print_device(device: DeviceInfo) -> None:
-    console.print(f"{device.name}, {device.driver} {device.driver_version}\n")
+    print_text(f"{device.name}, {device.driver} {device.driver_version}\n")
 
 
 def print_targets(targets: Sequence[Target], absent: Sequence[str] = ()) -> None:
@@ -36,13 +37,13 @@ def print_targets(targets: Sequence[Target], absent: Sequence[str] = ()) -> None
     console.print(table)
 
 
-def write_json(path: Path | None, name: str, measured: Measurement) -> JsonFile:
+def write_json(path: Path | None, name: str, measured: Measurement) -> JsonOutput:
     """Write the measurements of one benchmark to the file of --json, with their environment."""
     if path is None:
-        return JsonFile(None, {})
+        return JsonOutput(None, {})
     run = BenchmarkRun(describe_environment(measured.device))
     run.benchmarks[name] = BenchmarkResult.of(measured.device, measured.tables())
-    return JsonFile(path, run.as_dict())
+    return JsonOutput(path, run.as_dict())
 
 
 def format_millions(rate: float) -> str:

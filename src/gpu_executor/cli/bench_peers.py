@@ -19,8 +19,8 @@ from gpu_executor.cli.output import (
     format_milliseconds,
     format_rate,
     make_table,
-    show_progress,
 )
+from gpu_executor.cli.progress import show_progress
 
 UNITS = {
     "products": "BabyBear products",

@@ -10,14 +10,15 @@ from rich.table import Table
 from gpu_executor.bench import stream, suite
 from gpu_executor.bench.stream import StreamMeasurement
 from gpu_executor.cli.bench_output import json_option, print_device, write_json
+from gpu_executor.cli.options import CountInMemory
 from gpu_executor.cli.output import (
     console,
     format_count,
     format_milliseconds,
     format_rate,
     make_table,
-    show_progress,
 )
+from gpu_executor.cli.progress import show_progress
 from gpu_executor.device_info import DeviceInfo
 
 LEGEND = (
@@ -29,7 +30,7 @@ LEGEND = (
 @click.option(
     "--elements",
     "count",
-    type=click.IntRange(1),
+    type=CountInMemory(10 * stream.ELEMENT_BYTES),
     show_default="16 Mi; 1 Mi without a GPU",
     help="Elements to add.",
 )

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-import sys
+import json
+from pathlib import Path
 
 import click
 from rich.table import Table
 
 from gpu_executor.calibration import Calibration
-from gpu_executor.cli.output import console, format_milliseconds, format_rate, make_table
+from gpu_executor.cli.options import make_json_option
+from gpu_executor.cli.output import (
+    JsonOutput,
+    console,
+    format_milliseconds,
+    format_rate,
+    make_table,
+    print_text,
+)
+from gpu_executor.cli.progress import show_work
+from gpu_executor.errors import GpuError, SettingsError
+from gpu_executor.files import check_folder_writable
 from gpu_executor.settings import Settings
 from gpu_executor.vulkan.disk_cache import calibration_path, read_calibration
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
@@ -16,34 +28,45 @@ from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
 @click.command()
 @click.option("--show", is_flag=True, help="Show the saved calibration; measure nothing.")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print the calibration as JSON, as it is saved."
-)
-def calibrate(show: bool, as_json: bool) -> None:
+@make_json_option("Write the calibration, as it is saved, to this file;")
+def calibrate(show: bool, json_file: Path | None) -> None:
     """Measure the device; show and save what the planner uses."""
     settings = Settings.from_environment()
     folder = settings.cache_dir
+    if folder is not None and not show:
+        _check_folder(folder)
     with PersistentVulkanBackend(settings=settings) as gpu:
         device = gpu.device
-        calibration = None if show else gpu.calibrate()
+        calibration = None
+        if not show:
+            with show_work(f"measuring {device.name}"):
+                calibration = gpu.calibrate()
     if show and folder is not None:
         calibration = read_calibration(folder, device)
     if calibration is None:
-        message = (
+        raise GpuError(
             f"no saved calibration of {device.name}: run `gpu-executor calibrate` to measure it"
         )
-        click.echo(message, err=True)
-        sys.exit(1)
-    if as_json:
-        click.echo(calibration.to_json())
-        return
+    file = JsonOutput(json_file, json.loads(calibration.to_json()))
     console.print(_make_calibration_table(device.name, calibration))
     where = "not saved: GPU_CACHE is 0"
     if folder is not None:
         saved = read_calibration(folder, device) == calibration
         where = f"{'saved in' if saved else 'not saved in'} {calibration_path(folder, device)}"
     took = format_milliseconds(calibration.seconds * 1e3)
-    console.print(f"measured on {calibration.when} in {took}, {where}", soft_wrap=True)
+    print_text(f"measured on {calibration.when} in {took}, {where}")
+    file.report()
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse to measure what could not be saved."""
+    try:
+        check_folder_writable(folder)
+    except OSError as error:
+        raise SettingsError(
+            f"the calibration cannot be saved in {folder}: {error.strerror or error}; set "
+            "GPU_CACHE_DIR to another folder, or GPU_CACHE=0 to measure without saving"
+        ) from None
 
 
 def _make_calibration_table(name: str, calibration: Calibration) -> Table:

@@ -10,7 +10,9 @@ from rich.markup import escape
 from gpu_executor.bench import suite
 from gpu_executor.bench.results import BenchmarkResult, BenchmarkRun, describe_environment
 from gpu_executor.cli.bench_persistent import print_comparison
-from gpu_executor.cli.output import check_output_path, console, show_progress
+from gpu_executor.cli.options import make_output_option
+from gpu_executor.cli.output import console, print_text
+from gpu_executor.cli.progress import show_progress
 from gpu_executor.cli.report import write_report
 from gpu_executor.cli.smoke import check_every_path
 from gpu_executor.report.page import make_page
@@ -18,19 +20,12 @@ from gpu_executor.vulkan.instance import find_devices
 
 
 @click.command()
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    callback=check_output_path,
-    default=Path("gpu-executor-demo.html"),
-    show_default=True,
-    help="The report page to write.",
-)
+@make_output_option("gpu-executor-demo.html", "The report page to write.")
 def demo(output: Path) -> None:
     """Show the devices, check every backend, compare speeds."""
     for device in find_devices():
-        console.print(f"[bold]{device.name}[/] ({device.kind}), {device.driver_version}")
+        text = f"({device.kind}), {device.driver_version}"
+        console.print(f"[bold]{escape(device.name)}[/] {escape(text)}")
     console.print("\nField additions on every backend and data path, compared with exact integers:")
     for description, right in check_every_path(1_000):
         mark = "[green]right[/]" if right else "[red]wrong[/]"
@@ -50,4 +45,4 @@ def demo(output: Path) -> None:
         run.benchmarks[name] = BenchmarkResult.of(each.device, each.tables())
     write_report(make_page(run), output)
     console.print("`gpu-executor bench all` measures everything.")
-    console.print(f"A page with charts and the pipeline: {output.resolve()}", soft_wrap=True)
+    print_text(f"A page with charts and the pipeline: {output.resolve()}")

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import json
+from pathlib import Path
 
 import click
 
-from gpu_executor.cli.output import console, format_gibibytes, make_table
+from gpu_executor.cli.options import make_json_option
+from gpu_executor.cli.output import JsonOutput, console, format_gibibytes, make_table, print_text
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.vulkan.instance import find_devices
 
 
 @click.command()
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print everything known about each device as JSON."
-)
-def devices(as_json: bool) -> None:
+@make_json_option("Write everything known about each device to this file;")
+def devices(json_file: Path | None) -> None:
     """List the Vulkan devices, best first."""
     found = find_devices()
-    if as_json:
-        click.echo(json.dumps([device.as_dict() for device in found], indent=2))
-        return
+    file = JsonOutput(json_file, [device.as_dict() for device in found])
     table = make_table(
         "Vulkan devices, best first", "#", "name", "kind", "driver", "Vulkan", "memory"
     )
@@ -36,7 +33,8 @@ def devices(as_json: bool) -> None:
         )
     console.print(table)
     for device in found:
-        console.print(f"{device.index}: {device.uuid}, queues {_describe_queues(device)}")
+        print_text(f"{device.index}: {device.uuid}, queues {_describe_queues(device)}")
+    file.report()
 
 
 def _describe_queues(device: DeviceInfo) -> str:

@@ -13,6 +13,7 @@ from rich.markup import escape
 from gpu_executor.cli.output import console
 from gpu_executor.cli.smoke import check_every_path
 from gpu_executor.errors import GpuError
+from gpu_executor.files import check_folder_writable
 from gpu_executor.settings import Settings
 from gpu_executor.vulkan.binding import allocate_out, vk
 from gpu_executor.vulkan.instance import VALIDATION_LAYER, find_devices, list_layers
@@ -54,7 +55,7 @@ def examine() -> Iterator[Finding]:
     yield _check("devices", _list_devices)
     yield _check("open a device", _open_device)
     yield _check("results", _compute)
-    yield _check("pipeline cache", _find_cache)
+    yield _find_cache()
     yield _find_webgpu()
     yield _find_validation_layer()
     for command, package, use in (
@@ -103,9 +104,22 @@ def _compute() -> str:
     return f"field additions on {len(checks)} paths equal exact integers"
 
 
-def _find_cache() -> str:
-    folder = Settings.from_environment().cache_dir
-    return "off (GPU_CACHE is 0)" if folder is None else str(folder)
+def _find_cache() -> Finding:
+    subject = "pipeline cache"
+    try:
+        folder = Settings.from_environment().cache_dir
+        if folder is None:
+            return Finding(subject, True, "off (GPU_CACHE is 0)")
+        check_folder_writable(folder)
+    except GpuError as error:
+        return Finding(subject, False, str(error))
+    except OSError as error:
+        details = (
+            f"{folder} cannot be written: {error.strerror or error}; every process compiles and "
+            "calibrates anew. Set GPU_CACHE_DIR to another folder, or GPU_CACHE=0"
+        )
+        return Finding(subject, False, details, needed=False)
+    return Finding(subject, True, str(folder))
 
 
 def _find_webgpu() -> Finding:

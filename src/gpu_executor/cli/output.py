@@ -1,61 +1,44 @@
-"""Output of the commands: one console, tables, a progress bar and formatted numbers."""
+"""Output of the commands: one console, JSON, tables and formatted numbers."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
+import rich
 from rich import box
-from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
-from gpu_executor.files import check_writable
-
-console = Console(highlight=False)
-Item = TypeVar("Item")
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def check_output_path(
-    _context: click.Context, _option: click.Parameter, path: Path | None
-) -> Path | None:
-    """Refuse a file that cannot be written before anything is measured for it."""
-    try:
-        if path is not None:
-            check_writable(path)
-    except OSError as error:
-        raise click.BadParameter(f"{path} cannot be written: {error.strerror or error}") from None
-    return path
+STDOUT = Path("-")
+"""The name of the standard output as the file of --json."""
+rich.reconfigure(highlight=False)
+console = rich.get_console()
 
 
-def make_json_option(help_text: str) -> Callable[[Command], Command]:
-    """The option --json of a command that writes what it found to a file."""
-    return click.option(
-        "--json",
-        "json_file",
-        type=click.Path(path_type=Path),
-        callback=check_output_path,
-        help=help_text,
-    )
+def send_text_to_stderr(context: click.Context) -> None:
+    """Print everything but JSON to the standard error stream until the command ends."""
+    rich.reconfigure(highlight=False, stderr=True)
+    context.call_on_close(lambda: rich.reconfigure(highlight=False))
 
 
-class JsonFile:
-    """What a command writes to the file of --json.
+class JsonOutput:
+    """What a command writes to the file of --json, or to the standard output for `-`.
 
-    The file is written before tables are printed: printing may fail, if the reader of a pipe has
-    gone. If writing fails, the content is printed instead, and the command ends with exit code 1.
+    It is written before tables are printed: printing may fail, if the reader of a pipe has gone. If
+    writing the file fails, the content is printed instead, and the command ends with exit code 1.
     """
 
-    def __init__(self, path: Path | None, content: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path | None, content: Any) -> None:
         self._path, self.failed = path, False
         if path is None:
             return
         text = json.dumps(content, indent=2) + "\n"
+        if path == STDOUT:
+            click.echo(text, nl=False)
+            return
         try:
             path.write_text(text)
         except OSError as error:
@@ -69,8 +52,14 @@ class JsonFile:
         """Say where the file is, behind the tables; end with exit code 1 if there is none."""
         if self.failed:
             sys.exit(1)
-        if self._path is not None:
-            console.print(f"written to {self._path}")
+        if self._path not in (None, STDOUT):
+            print_text(f"written to {self._path}")
+
+
+def print_text(text: str) -> None:
+    """Print text as it is: long lines are not broken, and brackets are not markup. For names of
+    files and devices, and for messages."""
+    console.print(text, markup=False, soft_wrap=True)
 
 
 def make_table(title: str, *columns: str) -> Table:
@@ -90,15 +79,6 @@ def make_table(title: str, *columns: str) -> Table:
     return table
 
 
-def show_progress(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
-    """Yield the items and show a progress bar."""
-    with Progress(console=console, transient=True) as progress:
-        task = progress.add_task(what, total=total)
-        for item in items:
-            progress.advance(task)
-            yield item
-
-
 def format_milliseconds(value: float) -> str:
     """Format with about three significant digits, in us, ms or s."""
     if value < 1:
@@ -112,8 +92,13 @@ def format_rate(value: float) -> str:
     """Format a rate per second with an SI prefix."""
     for factor, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "K")):
         if value >= factor:
-            return f"{value / factor:.3g} {prefix}/s"
+            return f"{format_digits(value / factor)} {prefix}/s"
     return f"{value:.0f} /s"
+
+
+def format_digits(value: float) -> str:
+    """Format with three significant digits, and whole numbers above: 1020, not 1.02e+03."""
+    return f"{value:.3g}" if value < 999.5 else f"{value:.0f}"
 
 
 def format_gibibytes(value: int) -> str:

@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from gpu_executor.bench.inputs import tile_elements
 from gpu_executor.call import Array
+from gpu_executor.cli.options import CountInMemory
 from gpu_executor.cli.output import console
 from gpu_executor.cpu import field_oracle
 from gpu_executor.cpu.backend import CpuBackend
@@ -23,12 +24,20 @@ from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
 Adder = Callable[[Array, Array], Array]
 PATHS = {"host-visible": False, "device-local": True}
+ELEMENT_BYTES = 600
+"""Memory of an element, roughly: words of inputs and results, and Python's integers."""
 JOB_SHARES = (6, 1, 4, 2, 5, 3)
 """Sizes of the jobs of a batch, in sixths of `--size`."""
 
 
 @click.command()
-@click.option("--size", default=1_000, show_default=True, help="Elements of a call.")
+@click.option(
+    "--size",
+    type=CountInMemory(ELEMENT_BYTES),
+    default=1_000,
+    show_default=True,
+    help="Elements of a call.",
+)
 def smoke(size: int) -> None:
     """Check field additions on every backend and data path."""
     all_right = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import math
 import os
 import secrets
 import sys
@@ -13,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.progress import Progress
+from rich.markup import escape
 from rich.table import Table
 
-from gpu_executor.cli.output import JsonFile, console, make_json_option, make_table
+from gpu_executor.cli.options import FiniteRange, make_json_option
+from gpu_executor.cli.output import JsonOutput, console, make_table, print_text
+from gpu_executor.cli.progress import open_progress
 from gpu_executor.soak import SoakReport
 from gpu_executor.soak import soak as run_soak
 from gpu_executor.soak.load_generator import FIELD_OPERATIONS
@@ -32,13 +35,15 @@ MEMORY_LABELS = {
 """Labels in the table of the quantities in bytes."""
 JSON_METHOD_NAMES = {FIELD_OPERATIONS: "fields on the card"}
 """Call methods whose key in the JSON file differs from their name."""
+MAX_MINUTES, MAX_FAULTS = 60.0 * 24 * 365, 60_000.0
+"""A year, and a fault each millisecond."""
 DEVICE_STATS = ("device", "backend", "calls", "batches", "retries", "reopened", "errors", "failed")
 
 
 @click.command()
 @click.option(
     "--minutes",
-    type=click.FloatRange(0, min_open=True),
+    type=FiniteRange(0, MAX_MINUTES, min_open=True),
     default=1.0,
     show_default=True,
     help="Duration of the run.",
@@ -48,24 +53,23 @@ DEVICE_STATS = ("device", "backend", "calls", "batches", "retries", "reopened", 
 )
 @click.option(
     "--faults",
-    type=click.FloatRange(0),
+    type=FiniteRange(0, MAX_FAULTS),
     default=60.0,
     show_default=True,
     help="Faults injected per minute, on average.",
 )
-@make_json_option("Write the report to this file.")
+@make_json_option("Write the report to this file;")
 def soak(minutes: float, seed: int | None, faults: float, json_file: Path | None) -> None:
     """Check random calls under injected faults, and memory growth."""
     seed = secrets.randbits(32) if seed is None else seed
     console.print(f"{minutes:g} minutes with seed {seed} and {faults:g} faults per minute\n")
-    with _quiet_log(), Progress(console=console, transient=True) as progress:
-        task = progress.add_task("soaking", total=1.0)
-        report = run_soak(
-            minutes, seed, faults, lambda share: progress.update(task, completed=share)
-        )
-    file = JsonFile(json_file, as_dict(report))
+    with _quiet_log(), open_progress() as view:
+        seconds = math.ceil(60 * minutes)
+        task = view.begin("soaking, seconds", seconds)
+        report = run_soak(minutes, seed, faults, lambda share: view.update(task, seconds * share))
+    file = JsonOutput(json_file, as_dict(report))
     for absent in report.absent:
-        console.print(f"not tested: {absent}\n", soft_wrap=True)
+        print_text(f"not tested: {absent}\n")
     console.print(_make_calls_table(report))
     console.print(_make_executors_table(report))
     if report.faults:
@@ -187,7 +191,7 @@ def _format_bytes(trend: MemoryTrend, value: float) -> str:
 
 def _print_verdict(report: SoakReport) -> None:
     for description in report.tally.descriptions:
-        console.print(f"[red]{description}[/]", soft_wrap=True)
+        console.print(f"[red]{escape(description)}[/]", soft_wrap=True)
     counts = ", ".join(f"{report.tally.defects[defect]} {defect}" for defect in DEFECTS)
     mark = "[green]passed[/]" if report.passed else "[red]failed[/]"
     console.print(f"{mark}: {counts}\nRepeat this run with --seed {report.seed}.")

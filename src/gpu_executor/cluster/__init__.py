@@ -12,6 +12,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from gpu_executor.errors import MissingExtraError
+
 if TYPE_CHECKING:
     from gpu_executor.cluster.actor import start_actors
     from gpu_executor.cluster.executor import RayExecutor
@@ -26,7 +28,5 @@ def __getattr__(name: str) -> Any:
     try:
         import ray  # noqa: F401 - fails here, with advice, if Ray is not installed
     except ImportError as error:
-        raise ImportError(
-            f"{name} needs Ray: pip install '.[ray]' in a checkout of gpu-executor ({error})"
-        ) from None
+        raise MissingExtraError(name, "Ray", "ray", str(error)) from None
     return getattr(importlib.import_module(f"{__name__}.{MODULES[name]}"), name)

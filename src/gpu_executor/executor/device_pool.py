@@ -74,9 +74,7 @@ class CpuFallback:
         with self._lock:
             first, self.fell_back = not self.fell_back, True
         if first:
-            message = f"falling back to the CPU (NumPy), no usable device is left: {why}"
-            log.warning(message)
-            warnings.warn(message, RuntimeWarning, stacklevel=4)
+            warn_fallback("the CPU (NumPy)", f"no usable device is left: {why}", stacklevel=5)
         return device
 
     def close(self) -> None:
@@ -460,12 +458,24 @@ def _open_best(
             refused.append(f"{candidate}: {error}")
             continue
         if refused or candidate.backend == "cpu":
-            message = f"falling back to {candidate}: no better device could be opened"
-            _warn("; ".join([message, *ranking.absent, *refused]))
+            why = "; ".join(["no better device could be opened", *ranking.absent, *refused])
+            warn_fallback(str(candidate), why, stacklevel=5)  # the line that opens the executor
         return device
     raise NoDeviceError("\n".join(["no device could be opened", *ranking.absent, *refused]))
 
 
-def _warn(message: str) -> None:
-    log.warning(message)
-    warnings.warn(message, RuntimeWarning, stacklevel=5)  # the line that opens the executor
+_fell_back: set[str] = set()
+"""The devices that this process fell back to."""
+
+
+def warn_fallback(device: str, why: str, stacklevel: int) -> None:
+    """Warn that another device than the best is used: once per process, however many executors fall
+    back to that device. Further ones are logged at INFO."""
+    message = f"falling back to {device}: {why}"
+    if device in _fell_back:
+        log.info(message)
+        return
+    _fell_back.add(device)
+    if log.hasHandlers():  # otherwise logging would print the message beside the warning
+        log.warning(message)
+    warnings.warn(message, RuntimeWarning, stacklevel=stacklevel)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpu_executor.curves import BLS12_381_G1
-from gpu_executor.errors import KzgDataError, PointError
+from gpu_executor.errors import KzgDataError, MissingExtraError, PointError
 from gpu_executor.kzg.inputs import (
     BYTES_PER_COMMITMENT,
     ByteRows,
@@ -32,10 +32,7 @@ def get_arkworks() -> Any:
     try:
         import py_arkworks_bls12381
     except ModuleNotFoundError:
-        raise KzgDataError(
-            "KZG functions need py-arkworks-bls12381 for pairings, which is not installed: pip "
-            "install '.[kzg]' in a checkout of gpu-executor"
-        ) from None
+        raise MissingExtraError("a pairing of KZG", "py-arkworks-bls12381", "kzg") from None
     return py_arkworks_bls12381
 
 

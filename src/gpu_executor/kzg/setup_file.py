@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from gpu_executor.arguments import describe
-from gpu_executor.errors import KzgArgumentError, KzgDataError
+from gpu_executor.errors import KzgArgumentError, KzgDataError, MissingExtraError
 from gpu_executor.files import read_own_file, write_atomically
 from gpu_executor.kzg.inputs import Bytes
 
@@ -74,9 +74,8 @@ def find_mainnet_setup() -> Path:
     """The file of mainnet's trusted setup in eth-account, which is not imported for it."""
     found = importlib.util.find_spec("eth_account")
     if found is None or not found.submodule_search_locations:
-        raise KzgDataError(
-            "mainnet's trusted setup comes with eth-account, which is not installed: pip install "
-            "'.[kzg]' in a checkout of gpu-executor, or give the path of a trusted setup"
+        raise MissingExtraError(
+            "mainnet's trusted setup (a path names another one)", "eth-account", "kzg"
         )
     folder = Path(found.submodule_search_locations[0])
     return folder / "typed_transactions" / "blob_transactions" / "kzg_trusted_setup.txt"

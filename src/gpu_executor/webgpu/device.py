@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpu_executor.device_info import DeviceInfo, Kind, Limits
-from gpu_executor.errors import NoDeviceError
+from gpu_executor.errors import MissingExtraError, NoDeviceError
 from gpu_executor.fork import check_no_parent_gpus, skip_driver_cleanup_at_exit
 from gpu_executor.kernel import Grid
 
@@ -202,9 +202,7 @@ def _import_wgpu() -> Any:
     try:
         import wgpu
     except ImportError as error:
-        raise NoDeviceError(
-            f"WebGPU needs wgpu-py: pip install '.[webgpu]' in a checkout of gpu-executor ({error})"
-        ) from None
+        raise MissingExtraError("WebGPU", "wgpu-py", "webgpu", str(error)) from None
     if _used_by_parent:
         # A process has one WebGPU instance. The child's is a copy of the parent's, and its devices
         # wait for threads that exist only in the parent (wgpu-native 29 on lavapipe).

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from gpu_executor.errors import SettingsError
+from gpu_executor.errors import MissingExtraError, SettingsError
 from gpu_executor.telemetry.families import Family, StatsSource
 from gpu_executor.telemetry.histogram import Distribution
 
@@ -151,9 +151,8 @@ def serve_metrics(
     try:
         from prometheus_client import CollectorRegistry
     except ImportError as error:
-        raise SettingsError(
-            "serve_metrics needs prometheus_client: pip install '.[metrics]' in a checkout of "
-            f"gpu-executor ({error})"
+        raise MissingExtraError(
+            "serve_metrics", "prometheus_client", "metrics", str(error)
         ) from None
     served_registry = CollectorRegistry() if registry is None else registry
     if not isinstance(served_registry, CollectorRegistry):

@@ -10,7 +10,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from gpu_executor.errors import SettingsError
+from gpu_executor.errors import MissingExtraError, SettingsError
 
 PREFIX = "gpu_executor_"
 TIMEOUT_SECONDS = 5.0
@@ -84,9 +84,8 @@ def read_metrics(url: str) -> MetricReading:
     try:
         from prometheus_client.parser import text_string_to_metric_families
     except ImportError as error:
-        raise SettingsError(
-            "reading metrics needs prometheus_client: pip install '.[metrics]' in a checkout of "
-            f"gpu-executor ({error})"
+        raise MissingExtraError(
+            "reading metrics", "prometheus_client", "metrics", str(error)
         ) from None
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as answer:

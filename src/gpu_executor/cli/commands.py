@@ -1,0 +1,86 @@
+"""The root command: errors in words, warnings once, Ctrl-C without a traceback."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from typing import Any
+
+import click
+
+from gpu_executor.cli import INTERRUPTED
+from gpu_executor.cli.bench import bench
+from gpu_executor.cli.calibrate import calibrate
+from gpu_executor.cli.demo import demo
+from gpu_executor.cli.devices import devices
+from gpu_executor.cli.doctor import doctor
+from gpu_executor.cli.report import report
+from gpu_executor.cli.smoke import smoke
+from gpu_executor.cli.soak import soak
+from gpu_executor.cli.top import top
+from gpu_executor.errors import GpuError
+from gpu_executor.version import __version__
+
+
+class CommandGroup(click.Group):
+    """A group of commands. An error of this package is one line, without a traceback. Ctrl-C ends
+    with `INTERRUPTED`, where click itself says "Aborted!" and ends with 1."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            message, code = "interrupted", INTERRUPTED
+        except GpuError as error:
+            message, code = str(error), 1
+        except MemoryError as error:
+            message, code = f"not enough memory, choose smaller sizes: {error}", 1
+        click.echo(f"gpu-executor: {message}", err=True)
+        return ctx.exit(code)
+
+
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="gpu-executor")
+def commands() -> None:
+    """A persistent GPU executor for Python.
+
+    GPU_DEVICE selects the device: its index, a prefix of its UUID or a part of its name.
+    """
+
+
+commands.add_command(devices)
+commands.add_command(doctor)
+commands.add_command(smoke)
+commands.add_command(demo)
+commands.add_command(calibrate)
+commands.add_command(bench)
+commands.add_command(report)
+commands.add_command(soak)
+commands.add_command(top)
+
+
+class OnceHandler(logging.Handler):
+    """Prints each message of the package's log once: a benchmark opens dozens of backends, and
+    each may find the same fault."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._printed: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = record.getMessage()
+        if message not in self._printed:
+            self._printed.add(message)
+            click.echo(f"gpu-executor: {message}", err=True)
+
+
+def run_command() -> int:
+    """Run the command that the arguments of the process name, and return its exit code."""
+    logging.getLogger("gpu_executor").addHandler(OnceHandler())
+    # The log has it.
+    warnings.filterwarnings("ignore", "falling back to", RuntimeWarning)
+    try:
+        commands(prog_name="gpu-executor")
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    return 0

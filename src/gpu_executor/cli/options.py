@@ -1,0 +1,102 @@
+"""Options that several commands share: files to write, finite numbers, counts that fit in memory.
+
+What cannot work is refused here, before anything is opened or measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from gpu_executor.bench.results import read_memory_bytes
+from gpu_executor.cli.output import STDOUT, format_gibibytes, send_text_to_stderr
+from gpu_executor.files import check_writable
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def make_json_option(help_text: str) -> Callable[[Command], Command]:
+    """The option --json FILE of a command; `-` is the standard output, which then has nothing
+    else."""
+    return click.option(
+        "--json",
+        "json_file",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        callback=_check_json_path,
+        help=f"{help_text} - is the standard output; tables then go to standard error.",
+    )
+
+
+def make_output_option(default: str, help_text: str) -> Callable[[Command], Command]:
+    """The option -o of a command that writes a page."""
+    return click.option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        type=click.Path(dir_okay=False, path_type=Path),
+        callback=_check_path,
+        default=Path(default),
+        show_default=True,
+        help=help_text,
+    )
+
+
+def _check_json_path(
+    context: click.Context, option: click.Parameter, path: Path | None
+) -> Path | None:
+    if path == STDOUT:
+        send_text_to_stderr(context)
+        return path
+    return _check_path(context, option, path)
+
+
+def _check_path(
+    _context: click.Context, _option: click.Parameter, path: Path | None
+) -> Path | None:
+    try:
+        if path is not None:
+            check_writable(path)
+    except OSError as error:
+        raise click.BadParameter(f"{path} cannot be written: {error.strerror or error}") from None
+    return path
+
+
+class FiniteRange(click.FloatRange):
+    """A range of numbers. `nan` is in none, although it is not below the minimum either."""
+
+    name = "number"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return number
+
+
+class CountInMemory(click.IntRange):
+    """A number of things, 1 at least, that this machine's memory can hold."""
+
+    name = "integer"
+
+    def __init__(self, bytes_each: int) -> None:
+        super().__init__(min=1)
+        self._bytes_each = bytes_each
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        count = int(super().convert(value, param, ctx))
+        needed, there = count * self._bytes_each, read_memory_bytes()
+        if there is not None and needed > there:
+            self.fail(
+                f"{count:,} would take {format_gibibytes(needed)} of memory; this machine has "
+                f"{format_gibibytes(there)}.",
+                param,
+                ctx,
+            )
+        return count
