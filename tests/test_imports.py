@@ -19,7 +19,8 @@ ROOT = Path(gpu_executor.__file__).parent
 # Bottom first. A package here is a subpackage, or a module directly under gpu_executor. Packages of
 # one layer do not import each other.
 LAYERS: list[set[str]] = [
-    {"errors", "version", "files", "lru", "progress"},  # import nothing of gpu_executor
+    {"errors", "version", "files", "lru", "progress"}  # import nothing of gpu_executor
+    | {"lean_dataclass"},
     {"typed_array"},  # arrays whose elements have a meaning, and their words
     # Plain data; of telemetry, the events that hot code records.
     {"settings", "device_info", "device_array", "calibration", "idle_memory", "telemetry"}

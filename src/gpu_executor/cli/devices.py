@@ -1,14 +1,18 @@
-"""`gpu-executor devices`: the Vulkan devices of this machine."""
+"""`gpu-executor devices`: the devices of this machine, by Vulkan and by WebGPU."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 import click
+from rich.markup import escape
 
 from gpu_executor.cli.output import console, format_gibibytes, make_table
 from gpu_executor.device_info import DeviceInfo
+from gpu_executor.errors import GpuError
 from gpu_executor.vulkan.instance import find_devices
+from gpu_executor.webgpu.device import find_adapters
 
 
 @click.command()
@@ -16,7 +20,7 @@ from gpu_executor.vulkan.instance import find_devices
     "--json", "as_json", is_flag=True, help="Print everything known about each device as JSON."
 )
 def devices(as_json: bool) -> None:
-    """List the Vulkan devices, best first."""
+    """List the devices of Vulkan and of WebGPU, best first; as JSON, Vulkan's alone."""
     found = find_devices()
     if as_json:
         click.echo(json.dumps([device.as_dict() for device in found], indent=2))
@@ -37,6 +41,19 @@ def devices(as_json: bool) -> None:
     console.print(table)
     for device in found:
         console.print(f"{device.index}: {device.uuid}, queues {_describe_queues(device)}")
+    console.print(f"WebGPU: {_list_webgpu()}", soft_wrap=True)
+
+
+def _list_webgpu() -> str:
+    try:
+        return list_adapters(find_adapters()) or "no device found"
+    except GpuError as error:
+        return escape(str(error))
+
+
+def list_adapters(adapters: Iterable[tuple[str, str]]) -> str:
+    """List the names and types of adapters, each once: several APIs may have the same device."""
+    return "; ".join(dict.fromkeys(f"{name} ({kind})" for name, kind in adapters))
 
 
 def _describe_queues(device: DeviceInfo) -> str:
