@@ -72,7 +72,8 @@ def test_instances_are_those_of_the_standard_decorator(options: dict[str, bool])
     assert lean(1).names is not lean(1).names, "each instance has its own default"
     assert lean.__match_args__ == standard.__match_args__
     assert [*inspect.signature(lean).parameters] == [*inspect.signature(standard).parameters]
-    for wrong in ((), (1, 2, [], 3, 4, 5)):
+    refused: list[tuple[Any, ...]] = [(), (1, 2, [], 3, 4, 5)]
+    for wrong in refused:
         with pytest.raises(TypeError, match="argument"):
             lean(*wrong)
         with pytest.raises(TypeError, match="argument"):

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -38,6 +41,8 @@ NOT_NEEDED |= {"concurrent.futures.thread", "importlib.resources", "statistics",
 NOT_NEEDED |= {"numpy.random", "numpy.ma", "numpy.fft", "numpy.polynomial"}
 NOT_NEEDED |= {f"gpu_executor.{name}" for name in ("webgpu", "cpu.backend", "cluster", "curves")}
 NOT_NEEDED |= {f"gpu_executor.{name}" for name in ("fields", "ops", "kzg", "bench", "cli")}
+LEAN = "gpu_executor.lean_dataclass"
+STANDARD = re.compile(r"^from dataclasses import .*\bdataclass\b|^@dataclasses\.", re.MULTILINE)
 NUMPY = "import sys, json, numpy; print(json.dumps(sorted(sys.modules)))"
 
 
@@ -55,6 +60,15 @@ def test_opening_on_vulkan_imports_what_a_call_needs_and_prints_nothing(
         name for name in own if any(f"{name}.".startswith(f"{each}.") for each in NOT_NEEDED)
     )
     assert not unneeded, f"imported without need: {unneeded}"
+    sources = {
+        name: find_spec(name) for name in own if name.startswith("gpu_executor.") and name != LEAN
+    }
+    slow = [
+        name
+        for name, spec in sources.items()
+        if spec is not None and STANDARD.search(Path(str(spec.origin)).read_text())
+    ]
+    assert not slow, f"modules that should import dataclass from lean_dataclass: {slow}"
 
 
 def test_webgpu_prints_nothing_without_a_wayland_compositor(
