@@ -18,8 +18,8 @@ from gpu_executor.vulkan.instance import find_devices
 BackendName = Literal["auto", "vulkan", "webgpu", "cpu"]
 DEFERS_WEBGPU = sys.platform == "linux"
 """Whether "auto" looks at WebGPU only if Vulkan lacks a device. Importing wgpu and listing its
-adapters takes about a second. On Linux, WebGPU runs on Vulkan's drivers and finds the same devices;
-elsewhere it has APIs of its own, Metal and Direct3D."""
+adapters takes about a second. On Linux, WebGPU runs on Vulkan, or on OpenGL: a GPU that has only an
+OpenGL driver comes after Vulkan's software driver. Elsewhere WebGPU has Metal and Direct3D."""
 # Where WebGPU is deferred, its devices follow all of Vulkan's, so that the place of a Vulkan device
 # does not depend on whether WebGPU was looked at. Elsewhere, GPUs come before software drivers.
 DEFERRED_RANKS = {
