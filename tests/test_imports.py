@@ -20,7 +20,7 @@ ROOT = Path(gpu_executor.__file__).parent
 # one layer do not import each other.
 LAYERS: list[set[str]] = [
     # These import nothing of gpu_executor.
-    {"errors", "version", "files", "lru", "progress", "value_keys"},
+    {"errors", "version", "files", "lru", "progress", "value_keys", "lean_dataclass"},
     {"typed_array"},  # arrays whose elements have a meaning, and their words
     # Plain data; of telemetry, the events that hot code records.
     {"settings", "device_info", "device_array", "calibration", "idle_memory", "telemetry"}

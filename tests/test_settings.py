@@ -41,6 +41,18 @@ def test_an_empty_environment_gives_the_defaults() -> None:
     )
 
 
+@pytest.mark.parametrize("home", ["/home/somebody", "relative", "", None])
+@pytest.mark.parametrize("cache", ["/var/cache/own", "/with space/", "relative", "", None])
+def test_the_cache_is_where_platformdirs_says(
+    monkeypatch: pytest.MonkeyPatch, home: str | None, cache: str | None
+) -> None:
+    for name, value in (("GPU_CACHE_DIR", None), ("HOME", home), ("XDG_CACHE_HOME", cache)):
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    assert read().cache_dir == platformdirs.user_cache_path("gpu-executor")
+
+
 def test_default_settings_store_nothing_on_disk_and_leave_chunks_to_the_plan() -> None:
     assert Settings().cache_dir is None
     assert Settings().stream_chunk_elems is None

@@ -11,7 +11,6 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, overload
 
@@ -27,6 +26,7 @@ from gpu_executor.graphs import Graph
 from gpu_executor.idle_memory import MemoryUse
 from gpu_executor.kernel import Kernel, Shape, to_native
 from gpu_executor.kernels import load
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.telemetry.families import MetricValue
 from gpu_executor.telemetry.spans import Span
 from gpu_executor.typed_array import Typed, is_typed_host_array, wrap_words

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import dataclass
 from typing import Any
 
 from gpu_executor.files import parse_json
+from gpu_executor.lean_dataclass import dataclass
 
 VERSION = 4
 """The version of the JSON format, whose keys are the names of `Calibration`'s fields, and of what

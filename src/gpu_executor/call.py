@@ -14,7 +14,7 @@ import math
 import operator
 import struct
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from numbers import Integral, Number
 from typing import Any
 
@@ -33,6 +33,7 @@ from gpu_executor.kernel import ElementType, Grid, Kernel, Shape, to_native
 from gpu_executor.kernel_arguments import Argument, describe_dtype, have_same_layout
 from gpu_executor.kernel_declaration import parse_grid
 from gpu_executor.kernels.catalogue import find_field_operation
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.lru import remember
 from gpu_executor.overlaps import is_same_view, list_outputs, may_overlap, overlaps_itself
 from gpu_executor.parameters import NO_VALUES, ParameterLayout, ParameterValues

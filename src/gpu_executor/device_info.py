@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from gpu_executor.lean_dataclass import dataclass
 
 Kind = Literal["discrete", "integrated", "virtual", "cpu", "other"]
 

@@ -7,7 +7,6 @@ on them. Nothing waits until a result is fetched.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -18,6 +17,7 @@ from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import ArgumentTypeError
 from gpu_executor.kernel import Kernel
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.overlaps import is_same_view, may_overlap
 
 T = TypeVar("T")

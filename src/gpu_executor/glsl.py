@@ -16,8 +16,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -87,6 +85,8 @@ def compile_glsl(
 
 def find_compiler() -> str:
     """Return the path of `glslc`; raises `KernelError` where it is not installed."""
+    import shutil  # imported late, like `subprocess`: most kernels are SPIR-V
+
     found = shutil.which(COMPILER)
     if found is None:
         raise KernelError(
@@ -161,6 +161,8 @@ def _hash(options: Sequence[str], source: bytes) -> str:
 def _run(command: Sequence[str], source: bytes, name: str, refused: str) -> bytes:
     """Run the compiler on a source and return its output. Messages call the source `name`, and say
     that the compiler `refused` it."""
+    import subprocess
+
     try:
         done = subprocess.run(command, input=source, capture_output=True, check=False)
     except (OSError, ValueError) as error:

@@ -16,8 +16,9 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from gpu_executor.lean_dataclass import dataclass
 
 
 class IdleItem(NamedTuple):

@@ -28,7 +28,7 @@ import pickle
 import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,7 @@ from gpu_executor.kernel_declaration import (
     parse_grid_rule,
     takes_params,
 )
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.parameters import ParameterLayout, ParameterValues
 from gpu_executor.settings import Settings
 from gpu_executor.spirv import (

@@ -8,13 +8,13 @@ contradicts it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.errors import KernelError
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.spirv import Access, ShaderInterface, StorageBlock
 
 Shape = tuple[int, ...]

@@ -14,9 +14,9 @@ import sys
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.plan import round_up_to_class
 
 MIN_RECYCLED_BYTES = 256 << 10

@@ -33,8 +33,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
+
+from gpu_executor.lean_dataclass import dataclass
 
 PARAMETER_WORDS = 32
 """Words of parameters: 128 bytes, the size of immediates on devices that have them."""

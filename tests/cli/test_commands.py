@@ -47,6 +47,7 @@ def test_devices_are_listed_as_a_table_and_as_json() -> None:
     shown = run("devices")
     assert shown.exit_code == 0
     assert all(device.uuid in shown.output for device in found)
+    assert all(f"{name} ({kind})" in shown.output for name, kind in find_adapters())
     listed = json.loads(run("devices", "--json", "-").stdout)
     assert [each["uuid"] for each in listed] == [device.uuid for device in found]
     assert [each["limits"]["max_storage_buffer_range"] for each in listed] == [
@@ -62,7 +63,7 @@ def test_doctor_finds_everything_that_kernels_need_to_run() -> None:
     assert "field additions on 11 paths equal exact integers" in shown.output
     name, kind = find_adapters()[0]
     assert f"works   WebGPU: {name} ({kind})" in shown.output
-    assert "GpuExecutor() uses it if Vulkan has no device as good" in shown.output
+    assert "GpuExecutor() uses it if Vulkan finds no device" in shown.output
 
 
 def test_doctor_does_not_need_webgpu(monkeypatch: pytest.MonkeyPatch) -> None:

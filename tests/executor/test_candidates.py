@@ -7,6 +7,7 @@ import functools
 import re
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -65,17 +66,129 @@ def lost() -> DeviceLostError:
     return DeviceLostError("vkQueueSubmit", -4, "VK_ERROR_DEVICE_LOST")
 
 
-def test_the_ranking_is_vulkan_gpu_webgpu_gpu_software_numpy(find: Find) -> None:
+def test_the_ranking_is_vulkan_webgpu_numpy_and_gpus_before_software(find: Find) -> None:
     find(vulkan=[SOFTWARE, GPU, SECOND], webgpu=[WEB_SOFTWARE, WEB_GPU])
-    assert [*rank_devices("auto")] == [GPU, SECOND, WEB_GPU, SOFTWARE, WEB_SOFTWARE, NUMPY]
+    ranking = rank_devices("auto")
+    assert [*ranking] == [GPU, SECOND, SOFTWARE, NUMPY]
+    assert [*ranking.notes] == ["webgpu: not looked at, Vulkan has a device"]
+    assert [*ranking.iterate_all()] == [GPU, SECOND, SOFTWARE, WEB_GPU, WEB_SOFTWARE, NUMPY]
+    assert [*ranking] == [GPU, SECOND, SOFTWARE, WEB_GPU, WEB_SOFTWARE, NUMPY]
+    assert [*ranking.notes] == []
     assert [*rank_devices("vulkan")] == [GPU, SECOND, SOFTWARE]
+    assert [*rank_devices("webgpu")] == [WEB_GPU, WEB_SOFTWARE]
     assert [*rank_devices("cpu")] == [NUMPY]
+
+
+def test_beyond_linux_webgpu_gpus_come_before_software(
+    find: Find, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(candidates, "DEFERS_WEBGPU", False)
+    find(vulkan=[SOFTWARE, GPU, SECOND], webgpu=[WEB_SOFTWARE, WEB_GPU])
+    ranking = rank_devices("auto")
+    assert [*ranking] == [GPU, SECOND, WEB_GPU, SOFTWARE, WEB_SOFTWARE, NUMPY]
+    assert [*ranking.iterate_all()] == [*ranking]
+    assert ranking.find(2) == WEB_GPU
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "looked"),
+    [
+        (0, GPU, False),
+        ("1", SECOND, False),
+        ("bbbb", SECOND, False),
+        ("LLVM", SOFTWARE, False),
+        ("numpy", NUMPY, False),
+        ("apple", WEB_GPU, True),
+        (3, WEB_GPU, True),
+        ("4", WEB_SOFTWARE, True),
+        (5, NUMPY, True),
+        ("radeon", None, True),
+        (6, None, True),
+    ],
+)
+def test_webgpu_is_looked_at_for_devices_that_vulkan_lacks(
+    find: Find, wanted: str | int, found: DeviceCandidate | None, looked: bool
+) -> None:
+    find(vulkan=[GPU, SECOND, SOFTWARE], webgpu=[WEB_GPU, WEB_SOFTWARE])
+    ranking = rank_devices("auto")
+    if found is None:
+        with pytest.raises(DeviceNotFoundError, match=r"3: Apple M3 by webgpu, .* 5: NumPy by cpu"):
+            ranking.find(wanted)
+    else:
+        assert ranking.find(wanted) == found
+    assert (WEB_GPU in ranking) is looked
+
+
+def test_without_a_vulkan_device_webgpu_is_looked_at_and_then_numpy(find: Find) -> None:
+    nothing: list[DeviceCandidate] = []
+    for vulkan in (NoDeviceError("no driver"), nothing):
+        find(vulkan=vulkan, webgpu=[WEB_SOFTWARE])
+        assert [*rank_devices("auto")] == [WEB_SOFTWARE, NUMPY]
+        find(vulkan=vulkan, webgpu=NoDeviceError("no wgpu"))
+        ranking = rank_devices("auto")
+        assert [*ranking] == [NUMPY]
+        assert [note.partition(":")[0] for note in ranking.notes] == ["vulkan", "webgpu"]
+
+
+def test_without_a_vulkan_device_an_executor_runs_on_webgpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def find_nothing(_settings: gx.Settings) -> list[DeviceCandidate]:
+        raise NoDeviceError("no driver")
+
+    monkeypatch.setitem(candidates.FINDERS, "vulkan", find_nothing)
+    with gx.GpuExecutor() as executor:
+        np.testing.assert_array_equal(executor.run(ADD, *words(3)), total(words(3)))
+        stats = executor.stats()
+        assert [(each.backend, each.calls) for each in stats.devices] == [("webgpu", 1)]
+        assert not stats.fell_back
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["place", "name"])
+def test_the_environment_names_a_device_of_webgpu(
+    find: Find, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    there = candidates._find_webgpu(gx.Settings())
+    find(vulkan=[GPU], webgpu=there)
+    monkeypatch.setenv("GPU_DEVICE", there[0].device if named else "1")
+    with gx.GpuExecutor() as executor:
+        np.testing.assert_array_equal(executor.run(ADD, *words(3)), total(words(3)))
+        assert executor.stats().devices[0].backend == "webgpu"
+        assert executor.ranking[1] == there[0]
+
+
+def test_webgpu_is_looked_at_if_no_vulkan_device_can_be_opened(find: Find) -> None:
+    there = candidates._find_webgpu(gx.Settings())
+    find(vulkan=[dataclasses.replace(GPU, index=99)], webgpu=there)
+    with pytest.warns(RuntimeWarning, match=f"back to {re.escape(str(there[0]))}: no better"):
+        executor = gx.GpuExecutor()
+    with executor:
+        assert executor.stats().devices[0].backend == "webgpu"
+        assert f"* 1: {there[0]}" in executor.explain(ADD, 10)
+
+
+def test_webgpu_is_looked_at_once_by_many_threads(find: Find) -> None:
+    looks: list[str] = []
+    find(vulkan=[GPU], webgpu=[WEB_GPU])
+    look = candidates.FINDERS["webgpu"]
+
+    def count(settings: gx.Settings) -> list[DeviceCandidate]:
+        looks.append("once")
+        time.sleep(0.01)
+        return look(settings)
+
+    candidates.FINDERS["webgpu"] = count  # the fixture restores it
+    ranking = rank_devices("auto")
+    with ThreadPoolExecutor(4) as threads:
+        assert [*threads.map(ranking.find, ["apple"] * 8)] == [WEB_GPU] * 8
+    assert looks == ["once"]
+    assert [*ranking] == [GPU, WEB_GPU, NUMPY]
 
 
 def test_devices_of_one_rank_are_sorted_by_their_calibrated_rates(find: Find) -> None:
     slow, fast = dataclasses.replace(GPU, rate=1e12), dataclasses.replace(SECOND, rate=2e12)
     find(vulkan=[slow, fast, SOFTWARE], webgpu=[WEB_GPU])
-    assert [*rank_devices("auto")][:2] == [fast, slow]
+    assert [*rank_devices("auto")] == [fast, slow, SOFTWARE, NUMPY]
     find(vulkan=[slow, SECOND])
     assert [*rank_devices("vulkan")] == [slow, SECOND], "rates are compared only if all are known"
 
@@ -219,6 +332,7 @@ def test_explain_prints_the_ranking_and_the_plan(opened: gx.GpuExecutor) -> None
     text, name = opened.explain(ADD, 1000), re.escape(gx.devices()[0].name)
     assert re.search(rf"^  \* 0: {name} by vulkan$", text, re.MULTILINE)
     assert re.search(r"^    \d: NumPy by cpu$", text, re.MULTILINE)
+    assert "    -  webgpu: not looked at, Vulkan has a device" in text
     assert "1,000 elements on the host-visible path" in text
     with gx.GpuExecutor("webgpu") as executor:
         assert f"* 0: {gx.devices()[0].name}" in executor.explain(ADD, 1000)

@@ -12,6 +12,7 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.errors import WrongResultError
 from gpu_executor.executor import candidates
+from gpu_executor.webgpu import device
 from tests.support.backend_faults import LOST, corrupt_results, lose
 
 ADD = gx.kernels.load("vector_add_u32")
@@ -68,7 +69,7 @@ def test_falling_back_to_the_cpu_is_logged_as_a_warning(
         raise gx.NoDeviceError("no driver")
 
     monkeypatch.setattr(candidates, "find_devices", nothing)
-    monkeypatch.setattr(candidates, "find_adapters", nothing)
+    monkeypatch.setattr(device, "find_adapters", nothing)
     with pytest.warns(RuntimeWarning, match="NumPy"), gx.GpuExecutor() as executor:
         assert executor.stats().fell_back
         warned = [text for level, text in list_messages(log) if level == logging.WARNING]

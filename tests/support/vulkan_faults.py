@@ -24,7 +24,7 @@ def fail(monkeypatch: pytest.MonkeyPatch) -> Iterator[Fail]:
     callbacks: list[Any] = []
 
     def fail_now(name: str, code: int, on: int = 0, every: int = 0, upto: int = 0) -> None:
-        real = getattr(binding._load_package().lib, name)
+        real = getattr(binding.load_library(), name)
         calls = 0
 
         def failing(*arguments: Any) -> int:

@@ -258,6 +258,18 @@ def test_attributes_of_an_unsampled_span_are_not_computed() -> None:
         assert len(described) == times
 
 
+def test_a_provider_that_the_environment_names_is_loaded_when_a_device_opens(
+    run_python: RunPython,
+) -> None:
+    script = (
+        "import sys, gpu_executor as gx\n"
+        "with gx.GpuExecutor('cpu'):\n    print('opentelemetry.trace' in sys.modules)"
+    )
+    named = "default_tracer_provider"
+    assert run_python(script, OTEL_PYTHON_TRACER_PROVIDER=named).stdout == "True\n"
+    assert run_python(script).stdout == "False\n"
+
+
 def test_there_is_no_tracer_before_a_provider_is_set() -> None:
     assert isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
     assert open_telemetry.get_tracer() is None

@@ -44,7 +44,7 @@ class Loss:
             monkeypatch.setattr(vk, each, binding._check_results(each, failing))
 
     def _make(self, name: str) -> Any:
-        real = getattr(binding._load_package().lib, name)
+        real = getattr(binding.load_library(), name)
 
         def failing(*arguments: Any) -> int:
             if arguments[0] not in (self._device, self._compute._queue):

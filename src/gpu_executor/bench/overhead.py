@@ -25,7 +25,7 @@ from gpu_executor.kernels.catalogue import mont_mul_chain_kernel
 from gpu_executor.plan.plan import DEFAULT_WORK_GROUP
 from gpu_executor.primes import BLS12_381_FQ, BLS12_381_FR, Prime
 from gpu_executor.settings import Settings
-from gpu_executor.vulkan.binding import vk
+from gpu_executor.vulkan.binding import load_library, vk
 from gpu_executor.vulkan.calibration import BandwidthProbe, open_probe, run_probes
 from gpu_executor.vulkan.commands import Copy
 from gpu_executor.vulkan.memory import Allocation, Purpose, mapped_view
@@ -234,15 +234,14 @@ def _prepare_bare_submission(
     """Prepare a submission of the slot's commands by two calls of the binding, with structures made
     beforehand.
     """
-    import vulkan
-
     piece, groups = prepared.steps[0]
     _, recorded = slot.find_recording(piece.count, groups).submissions[0]
     device = session.resources.device
     address = device.queues.compute
     timeline = Timeline(device, address)
     submission = timeline.prepare(recorded.commands)
-    queue_submit, wait_semaphores = vulkan.lib.vkQueueSubmit, vulkan.lib.vkWaitSemaphores
+    library = load_library()
+    queue_submit, wait_semaphores = library.vkQueueSubmit, library.vkWaitSemaphores
     null, queue, handle = vk.ffi.NULL, device.queue(address), device.handle
     signalled, value = submission.signal_value, 0
 

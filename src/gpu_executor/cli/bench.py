@@ -15,6 +15,7 @@ from gpu_executor.cli.bench_kernels import bench_kernels
 from gpu_executor.cli.bench_kzg import bench_kzg
 from gpu_executor.cli.bench_msm import bench_msm
 from gpu_executor.cli.bench_ntt import bench_ntt
+from gpu_executor.cli.bench_opening import bench_opening
 from gpu_executor.cli.bench_peers import bench_peers
 from gpu_executor.cli.bench_persistent import bench_persistent
 from gpu_executor.cli.bench_stream import bench_stream
@@ -36,6 +37,7 @@ bench.add_command(bench_kernels)
 bench.add_command(bench_kzg)
 bench.add_command(bench_msm)
 bench.add_command(bench_ntt)
+bench.add_command(bench_opening)
 bench.add_command(bench_peers)
 bench.add_command(bench_persistent)
 bench.add_command(bench_stream)

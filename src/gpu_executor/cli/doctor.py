@@ -10,9 +10,11 @@ from dataclasses import dataclass
 import click
 from rich.markup import escape
 
+from gpu_executor.cli.devices import list_adapters
 from gpu_executor.cli.output import console
 from gpu_executor.cli.smoke import check_every_path
 from gpu_executor.errors import GpuError
+from gpu_executor.executor.candidates import DEFERS_WEBGPU
 from gpu_executor.files import check_folder_writable
 from gpu_executor.settings import Settings
 from gpu_executor.vulkan.binding import allocate_out, vk
@@ -20,6 +22,12 @@ from gpu_executor.vulkan.instance import VALIDATION_LAYER, find_devices, list_la
 from gpu_executor.vulkan.physical_device import unpack_version
 from gpu_executor.vulkan.session import Session
 from gpu_executor.webgpu.device import find_adapters
+
+USES_WEBGPU = (
+    "GpuExecutor() uses it if Vulkan finds no device"
+    if DEFERS_WEBGPU
+    else "GpuExecutor() uses it if Vulkan has no device as good"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +135,7 @@ def _find_webgpu() -> Finding:
         adapters = find_adapters()
     except GpuError as error:
         return Finding("WebGPU", False, f"needed only without Vulkan: {error}", needed=False)
-    listed = "; ".join(dict.fromkeys(f"{name} ({kind})" for name, kind in adapters))
-    details = f"{listed}; GpuExecutor() uses it if Vulkan has no device as good"
+    details = f"{list_adapters(adapters)}; {USES_WEBGPU}"
     if not adapters:
         details = "wgpu is installed and finds no adapter; needed only without Vulkan"
     return Finding("WebGPU", bool(adapters), details, needed=False)

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal
 
 from gpu_executor.backend import Backend, open_backend
 from gpu_executor.errors import DeviceNotFoundError, GpuError, NoDeviceError, SettingsError
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.settings import Settings, resolve_settings
 from gpu_executor.vulkan.disk_cache import read_calibration
 from gpu_executor.vulkan.instance import find_devices
-from gpu_executor.webgpu.device import find_adapters
 
 BackendName = Literal["auto", "vulkan", "webgpu", "cpu"]
-# A GPU by Vulkan, a GPU by WebGPU, then software drivers; the CPU backend comes last.
+DEFERS_WEBGPU = sys.platform == "linux"
+"""Whether "auto" looks at WebGPU only if Vulkan lacks a device. Importing wgpu and listing its
+adapters takes about a second. On Linux, WebGPU runs on Vulkan, or on OpenGL: a GPU that has only an
+OpenGL driver comes after Vulkan's software driver. Elsewhere WebGPU has Metal and Direct3D."""
+# Where WebGPU is deferred, its devices follow all of Vulkan's, so that the place of a Vulkan device
+# does not depend on whether WebGPU was looked at. Elsewhere, GPUs come before software drivers.
+DEFERRED_RANKS = {
+    ("vulkan", True): 0,
+    ("vulkan", False): 1,
+    ("webgpu", True): 2,
+    ("webgpu", False): 3,
+}
 RANKS = {("vulkan", True): 0, ("webgpu", True): 1, ("vulkan", False): 2, ("webgpu", False): 3}
 CPU_RANK = 4
 
@@ -36,7 +48,8 @@ class DeviceCandidate:
 
     @property
     def rank(self) -> int:
-        return RANKS.get((self.backend, self.on_gpu), CPU_RANK)
+        ranks = DEFERRED_RANKS if DEFERS_WEBGPU else RANKS
+        return ranks.get((self.backend, self.on_gpu), CPU_RANK)
 
     def open(self, settings: Settings) -> Backend:
         if self.backend == "cpu":
@@ -47,13 +60,25 @@ class DeviceCandidate:
         return f"{self.device} by {self.backend}"
 
 
-@dataclass(frozen=True, slots=True)
 class DeviceRanking(Sequence[DeviceCandidate]):
-    """Device candidates, best first, and the reasons why backends have none."""
+    """Device candidates, best first, and the reasons why backends have none. Thread-safe.
 
-    candidates: tuple[DeviceCandidate, ...]
-    absent: tuple[str, ...] = ()
-    """For each backend without a device, its name and the reason."""
+    Where WebGPU is deferred, its devices are missing until `look_at_webgpu` adds them. `find` and
+    `iterate_all` do so when no device of Vulkan is what they want.
+    """
+
+    def __init__(
+        self,
+        candidates: Iterable[DeviceCandidate],
+        absent: Iterable[str] = (),
+        find_deferred: Callable[[], DeviceRanking] | None = None,
+    ) -> None:
+        """`find_deferred` finds the devices of WebGPU, if they are not among the candidates."""
+        self.candidates = _sort_best_first(candidates)
+        self.absent = tuple(absent)
+        """For each backend without a device, its name and the reason."""
+        self._find_deferred = find_deferred
+        self._lock = threading.Lock()
 
     def __getitem__(self, index: Any) -> Any:
         return self.candidates[index]
@@ -64,35 +89,66 @@ class DeviceRanking(Sequence[DeviceCandidate]):
     def __iter__(self) -> Iterator[DeviceCandidate]:
         return iter(self.candidates)
 
+    def __repr__(self) -> str:
+        return f"<DeviceRanking: {_list_places(self.candidates)}>"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """`absent`, and that WebGPU was not looked at."""
+        deferred = ("webgpu: not looked at, Vulkan has a device",) if self._find_deferred else ()
+        return self.absent + deferred
+
+    def look_at_webgpu(self) -> None:
+        """Add the devices of WebGPU, unless they were looked at."""
+        with self._lock:
+            if self._find_deferred is None:
+                return
+            found = self._find_deferred()
+            self.candidates = _sort_best_first([*self.candidates, *found.candidates])
+            self.absent += found.absent
+            self._find_deferred = None
+
+    def iterate_all(self) -> Iterator[DeviceCandidate]:
+        """Yield every candidate, best first. WebGPU is looked at when no device of Vulkan is
+        left."""
+        first = self._list_settled()
+        yield from first
+        self.look_at_webgpu()
+        yield from self.candidates[len(first) :]
+
     def find(self, wanted: str | int) -> DeviceCandidate:
-        """Find a device by its place in the ranking, a prefix of its UUID or a part of its name."""
+        """Find a device by its place in the ranking, a prefix of its UUID or a part of its name.
+        WebGPU is looked at if no other backend has the device."""
+        found = self._match(wanted)
+        if found is None and self._find_deferred is not None:
+            self.look_at_webgpu()
+            found = self._match(wanted)
+        if found is None:
+            raise DeviceNotFoundError(
+                f"no device matches {wanted!r} as a place in the ranking, a UUID prefix or a part "
+                f"of a name; there are {_list_places(self.candidates)}"
+            )
+        return found
+
+    def _match(self, wanted: str | int) -> DeviceCandidate | None:
         text = str(wanted).strip().lower()
         if text.isdecimal():
             # A number is always a place in the ranking: "15" must not find "LLVM 15".
-            found = list(self.candidates[int(text) : int(text) + 1])
-        else:
-            by_uuid = [
-                candidate
-                for candidate in self.candidates
-                if candidate.uuid and candidate.uuid.startswith(text)
-            ]
-            found = by_uuid or [
-                candidate for candidate in self.candidates if text in candidate.device.lower()
-            ]
-        if not found:
-            listed = ", ".join(
-                f"{place}: {candidate}" for place, candidate in enumerate(self.candidates)
-            )
-            raise DeviceNotFoundError(
-                f"no device matches {wanted!r} as a place in the ranking, a UUID prefix or a part "
-                f"of a name; there are {listed}"
-            )
-        return found[0]
+            return next(iter(self._list_settled()[int(text) : int(text) + 1]), None)
+        by_uuid = (each for each in self.candidates if each.uuid and each.uuid.startswith(text))
+        by_name = (each for each in self.candidates if text in each.device.lower())
+        return next(by_uuid, None) or next(by_name, None)
+
+    def _list_settled(self) -> list[DeviceCandidate]:
+        """The candidates whose places do not change when WebGPU is looked at."""
+        if self._find_deferred is None:
+            return self.candidates
+        return [each for each in self.candidates if each.backend == "vulkan"]
 
 
 def rank_devices(backend: BackendName, settings: Settings | None = None) -> DeviceRanking:
     """Rank every device of a backend, or of all backends for "auto". A backend that is named and
-    has no device is an error."""
+    has no device is an error. On Linux, "auto" defers WebGPU if Vulkan has a device."""
     settings = resolve_settings(settings)
     if backend != "auto" and backend not in FINDERS:
         names = ", ".join(["auto", *FINDERS])
@@ -101,19 +157,36 @@ def rank_devices(backend: BackendName, settings: Settings | None = None) -> Devi
         candidates = FINDERS[backend](settings)
         if not candidates:
             raise NoDeviceError(f"the backend {backend!r} finds no device")
-        return DeviceRanking(tuple(_sort_best_first(candidates)))
+        return DeviceRanking(candidates)
+    vulkan = _look_at(["vulkan"], settings)
+    if not DEFERS_WEBGPU or not vulkan:
+        others = _look_at(["webgpu", "cpu"], settings)
+        return DeviceRanking([*vulkan, *others], vulkan.absent + others.absent)
+    return DeviceRanking(
+        [*vulkan, *_look_at(["cpu"], settings)],
+        vulkan.absent,
+        lambda: _look_at(["webgpu"], settings),
+    )
+
+
+def _look_at(backends: Sequence[str], settings: Settings) -> DeviceRanking:
+    """Rank the devices of these backends. A backend without a device is no error."""
     found: list[DeviceCandidate] = []
     absent: list[str] = []
-    for name, find in FINDERS.items():
+    for name in backends:
         try:
-            candidates = find(settings)
+            candidates = FINDERS[name](settings)
         except GpuError as error:  # no loader, no driver or no wgpu: "auto" skips the backend
             absent.append(f"{name}: {error}")
             continue
         found += candidates
         if not candidates:
             absent.append(f"{name}: no device found")
-    return DeviceRanking(tuple(_sort_best_first(found)), tuple(absent))
+    return DeviceRanking(found, absent)
+
+
+def _list_places(candidates: Iterable[DeviceCandidate]) -> str:
+    return ", ".join(f"{place}: {candidate}" for place, candidate in enumerate(candidates))
 
 
 def select_candidates(
@@ -135,7 +208,7 @@ def select_candidates(
     return candidates
 
 
-def _sort_best_first(candidates: Sequence[DeviceCandidate]) -> list[DeviceCandidate]:
+def _sort_best_first(candidates: Iterable[DeviceCandidate]) -> list[DeviceCandidate]:
     """Sort by rank. Devices of one rank are sorted by rate if all of them are calibrated."""
     ordered: list[DeviceCandidate] = []
     for _, group in groupby(
@@ -161,6 +234,8 @@ def _find_vulkan(settings: Settings) -> list[DeviceCandidate]:
 
 
 def _find_webgpu(_settings: Settings) -> list[DeviceCandidate]:
+    from gpu_executor.webgpu.device import find_adapters  # not needed by most executors
+
     return [
         DeviceCandidate("webgpu", name, index, kind != "CPU")
         for index, (name, kind) in enumerate(find_adapters())

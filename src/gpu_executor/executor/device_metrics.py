@@ -11,7 +11,6 @@ import math
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from threading import get_ident
 from time import perf_counter
@@ -23,12 +22,14 @@ from gpu_executor.errors import GpuError
 from gpu_executor.executor.candidates import DeviceCandidate
 from gpu_executor.executor.jobs import CallArguments, Job, get_current_context
 from gpu_executor.kernel import Kernel
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.telemetry import load_exporter
 from gpu_executor.telemetry.histogram import Histogram
 from gpu_executor.telemetry.spans import Span, SpanAttributes
 
 log = logging.getLogger("gpu_executor.executor")
 # Bound once: both are called for every job.
+prepare_tracing: Callable[[], None] = load_exporter("tracing")
 get_tracer: Callable[[], Any] = load_exporter("tracer")
 record_span: Callable[..., None] = load_exporter("span")
 
@@ -125,7 +126,7 @@ class DeviceMetrics:
         self._counting = threading.Lock()
         self._retries: dict[int, int] = {}
         """Retries in the current batch of each thread, by thread identifier."""
-        get_tracer()  # imports OpenTelemetry now, so that the first job need not wait for it
+        prepare_tracing()
 
     # --- events of the device ---
 

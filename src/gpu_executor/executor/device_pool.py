@@ -89,13 +89,17 @@ class WebGpuCompanion:
     def __init__(
         self, ranking: DeviceRanking, settings: Settings, tries: int, checker: ResultChecker
     ) -> None:
-        self.candidates = [each for each in ranking if each.backend == "webgpu"]
-        """The devices that may be opened, best first."""
-        self._absent = [reason for reason in ranking.absent if reason.startswith("webgpu: ")]
+        self._ranking = ranking
         self._settings, self._tries, self._checker = settings, tries, checker
         self._lock = threading.Lock()
         self._closed = False
         self.device: OpenDevice | None = None
+
+    @property
+    def candidates(self) -> list[DeviceCandidate]:
+        """The devices that may be opened, best first; WebGPU is looked at now."""
+        self._ranking.look_at_webgpu()
+        return [each for each in self._ranking if each.backend == "webgpu"]
 
     def open(self, kernel: Kernel) -> OpenDevice:
         """The device, which is opened now if this is its first kernel."""
@@ -113,8 +117,9 @@ class WebGpuCompanion:
                 self.device.close()
 
     def _open_best(self, kernel: Kernel) -> OpenDevice:
-        refused = [*self._absent]
-        for candidate in self.candidates:
+        candidates = self.candidates
+        refused = [reason for reason in self._ranking.absent if reason.startswith("webgpu: ")]
+        for candidate in candidates:
             try:
                 return OpenDevice(candidate, self._settings, self._tries, self._checker)
             except GpuError as error:
@@ -451,7 +456,7 @@ def _open_best(
     """Open the first device of the ranking that opens. Warn if others did not, or if it is the
     CPU."""
     refused: list[str] = []
-    for candidate in ranking:
+    for candidate in ranking.iterate_all():
         try:
             device = OpenDevice(candidate, settings, tries, checker)
         except GpuError as error:

@@ -71,6 +71,7 @@ from gpu_executor.telemetry import load_exporter
 from gpu_executor.telemetry.families import MetricsEndpoint
 from gpu_executor.telemetry.spans import TraceFile
 from gpu_executor.typed_array import Typed, TypedArray
+from gpu_executor.vulkan.instance import share_instance
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -124,13 +125,14 @@ class GpuExecutor(Backend, Executor):
         check_positive("tries", tries, "it must be a whole number, at least 1")
         check_switch("small_on_cpu", small_on_cpu, (True, False))
         self._checker = ResultChecker(check)
-        self.ranking = rank_devices(backend, settings)
-        """Every device that the executor could have opened, best first."""
         if device is None and devices is None and backend != "cpu":
             device = settings.device
         automatic = backend == "auto" and device is None and devices is None
-        candidates = None if automatic else select_candidates(self.ranking, device, devices)
-        self._devices = open_devices(self.ranking, candidates, settings, tries, self._checker)
+        with share_instance(validation=settings.validation):
+            self.ranking = rank_devices(backend, settings)
+            """The devices that the executor looked at, best first."""
+            candidates = None if automatic else select_candidates(self.ranking, device, devices)
+            self._devices = open_devices(self.ranking, candidates, settings, tries, self._checker)
         self._served: list[MetricsEndpoint] = []
         rates = DeviceRates([each.candidate.rate for each in self._devices])
         self._queue = JobQueue(rates, settings.queued_bytes, settings.when_full)

@@ -35,10 +35,11 @@ def explain(
     check_kernel(kernel)
     opened = {id(device.candidate) for device in pool.devices}
     lines = ["devices, best first (* is open):"]
+    companions = pool.webgpu.candidates if pool.webgpu and pool.runs_beside(kernel) else ()
     for place, candidate in enumerate(ranking):
         rate = "" if candidate.rate is None else f", {candidate.rate / 1e9:.1f} GB/s as calibrated"
         lines.append(f"  {'*' if id(candidate) in opened else ' '} {place}: {candidate}{rate}")
-    lines += [f"    -  {absent}" for absent in ranking.absent]
+    lines += [f"    -  {note}" for note in ranking.notes]
     device = next((each for each in pool.devices if each.failed is None), pool.devices[0])
     call = CallArguments(tuple(as_arrays(kernel, arrays)) if len(arrays) != 1 else tuple(arrays))
     if touches_device(call):
@@ -50,7 +51,7 @@ def explain(
     else:
         lines += _explain_choice(pool, kernel, device)
         if pool.webgpu is not None and pool.runs_beside(kernel):
-            runner = str(pool.webgpu.candidates[0]) if pool.webgpu.candidates else "no device"
+            runner = str(companions[0]) if companions else "no device"
             return "\n".join([*lines, f"{kernel.name} has only WGSL: {runner} runs it"])
     try:
         plan = device.use(

@@ -12,7 +12,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from numbers import Real
 from time import perf_counter
@@ -41,6 +41,7 @@ from gpu_executor.errors import (
 from gpu_executor.executor.future_internals import renew_lock
 from gpu_executor.executor.work_stealing import WorkSplit
 from gpu_executor.kernel import Kernel
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.settings import check_positive
 from gpu_executor.telemetry import load_exporter
 from gpu_executor.typed_array import TypedWords

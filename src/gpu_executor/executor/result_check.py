@@ -24,7 +24,7 @@ from gpu_executor.call import (
     SignatureCache,
     as_arrays,
 )
-from gpu_executor.cpu.backend import (
+from gpu_executor.cpu.reference import (
     arrange_inputs,
     arrange_outputs,
     compute_elements,
@@ -51,7 +51,8 @@ class ResultChecker:
         self._signatures = SignatureCache()
         self._checked_signatures: dict[Signature, bool] = {}
         """Signatures of calls that were checked as a whole."""
-        self._random = np.random.default_rng(seed)
+        self._random = np.random.default_rng(seed) if fraction else None
+        """Draws the samples; None without checks, since `numpy.random` takes 10 ms to import."""
         self._lock = threading.Lock()
         self.checked = 0
         """Elements and whole calls that were checked."""
@@ -113,6 +114,7 @@ class ResultChecker:
             if wanted == count:
                 return np.arange(count)
             # Without `shuffle`, NumPy does not build a permutation of all `count` indices.
+            assert self._random is not None
             return np.sort(self._random.choice(count, wanted, replace=False, shuffle=False))
 
     def _draw_call(self, signature: Signature) -> bool:
@@ -122,7 +124,7 @@ class ResultChecker:
             if drawn:
                 remember(self._checked_signatures, signature, True, MAX_SIGNATURES)
             else:
-                drawn = bool(self._random.random() < self.fraction)
+                drawn = self._random is not None and bool(self._random.random() < self.fraction)
             self.checked += drawn
             return drawn
 

@@ -7,13 +7,14 @@ backend's counters restart at zero when its device is reopened.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gpu_executor.backend import BackendStats
 from gpu_executor.executor.device_pool import DevicePool
 from gpu_executor.executor.open_device import OpenDevice
 from gpu_executor.executor.result_check import ResultChecker
 from gpu_executor.idle_memory import sum_memory_use
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.telemetry.families import Family, Kind, MetricValue, Sample
 from gpu_executor.telemetry.histogram import Distribution
 from gpu_executor.telemetry.stages import STAGES

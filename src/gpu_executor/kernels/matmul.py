@@ -16,7 +16,6 @@ A product is rounded before it is added where the device has no fused multiply-a
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from gpu_executor.kernel import Grid, Kernel, Shape
 from gpu_executor.kernels import wgsl_texts
 from gpu_executor.kernels.modules import load_spirv
 from gpu_executor.kernels.wgsl_texts import MATRIX_DEPTH, MATRIX_INVOCATIONS, MATRIX_TILE
+from gpu_executor.lean_dataclass import dataclass
 
 Array = npt.NDArray[Any]
 

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.errors import KernelError
+from gpu_executor.kernels.modules import read_data
 from gpu_executor.primes.prime import WORD_BITS, LimbLayout, Prime
 from gpu_executor.wgsl import WgslCode
 
@@ -251,9 +252,7 @@ def _get_type_name(dtype: npt.DTypeLike) -> str:
 
 
 def _load_template(name: str) -> str:
-    from importlib import resources
-
-    return (resources.files(__package__) / "wgsl" / f"{name}.wgsl").read_text()
+    return read_data("wgsl", f"{name}.wgsl").decode()
 
 
 def _render(template: str, values: Row, sections: Mapping[str, Iterable[Row]] | None = None) -> str:

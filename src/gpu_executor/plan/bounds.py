@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import DeviceLacksError, OutOfMemoryError
 from gpu_executor.kernel import Grid, Kernel
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.plan.forecast import DataPath
 from gpu_executor.plan.request import Request
 from gpu_executor.settings import Settings

@@ -13,7 +13,6 @@ to every schedule.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Literal
 
 from gpu_executor.calibration import (
@@ -22,6 +21,7 @@ from gpu_executor.calibration import (
     MIN_FILL_BYTES_IN_PARTS,
     Calibration,
 )
+from gpu_executor.lean_dataclass import dataclass
 
 MAX_SLOTS = 16
 

@@ -8,9 +8,9 @@ fastest.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from gpu_executor.calibration import Calibration
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.plan.bounds import DEFAULT_SLOTS, Bounds
 from gpu_executor.plan.forecast import DataPath, QueueUse, Schedule, forecast
 from gpu_executor.plan.request import Request

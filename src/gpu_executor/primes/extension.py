@@ -13,7 +13,6 @@ x -> x^q multiplies each coefficient by a power of nonresidue^((q - 1) / degree)
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import count, product
 from typing import Any, Protocol
@@ -21,6 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gpu_executor.errors import KernelError
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.primes.prime import Form, Prime
 
 DEGREES = range(2, 5)

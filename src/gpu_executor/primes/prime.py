@@ -10,13 +10,14 @@ shifts one operand left by L*B - 32k bits when it converts words to limbs; the r
 divided by R = 2^(32k), as the memory layout requires.
 """
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
 from gpu_executor.errors import KernelError
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.primes.moduli import ODD_FACTORS
 from gpu_executor.primes.number_theory import (
     check_factors,

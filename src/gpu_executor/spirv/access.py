@@ -7,10 +7,11 @@ that this module does not know may be loaded from and stored to.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from gpu_executor.errors import SpirvError
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.spirv.module import Module
 
 Access = Literal["in", "out", "inout"]

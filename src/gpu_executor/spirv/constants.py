@@ -6,10 +6,10 @@ import numbers
 import operator
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from gpu_executor.errors import SpirvError
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.spirv.module import SPEC_ID, Module
 
 Kind = Literal["bool", "int", "uint", "float"]

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import itertools
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.spirv.constants import read_constant
 from gpu_executor.spirv.instructions import HEADER_WORDS
 from gpu_executor.spirv.module import (

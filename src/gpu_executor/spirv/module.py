@@ -7,9 +7,10 @@ the functions' code everything is kept that can take a pointer.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gpu_executor.errors import SpirvError
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.spirv.instructions import (
     DECLARATIONS,
     FUNCTION,

@@ -7,12 +7,12 @@ std430, std140 and scalar layouts and those of other languages are read alike.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gpu_executor.errors import SpirvError
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.spirv.constants import (
     Kind,
     Values,

@@ -6,7 +6,6 @@ damage of some kinds (`instructions.py`). `spirv-val` checks the rules of SPIR-V
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Collection
 
@@ -43,6 +42,8 @@ def validate_module(
     with _lock:
         if (digest, options) in _valid:
             return
+    import shutil  # imported late: most processes run the package's own modules only
+
     path = shutil.which(TOOL)
     if path is None:
         if mode == "require":
@@ -51,7 +52,7 @@ def validate_module(
                 "(spirv-tools), or set GPU_SPIRV_VAL=auto"
             )
         return
-    import subprocess  # imported late: most processes run the package's own modules only
+    import subprocess
 
     try:
         done = subprocess.run(

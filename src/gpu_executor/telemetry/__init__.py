@@ -15,6 +15,7 @@ EXPORTERS = {
     "prometheus": "gpu_executor.telemetry.exporters.prometheus:serve_metrics",
     "trace": "gpu_executor.telemetry.exporters.trace_file:save_trace",
     "device traces": "gpu_executor.telemetry.exporters.trace_file:save_device_traces",
+    "tracing": "gpu_executor.telemetry.exporters.open_telemetry:prepare_tracing",
     "tracer": "gpu_executor.telemetry.exporters.open_telemetry:get_tracer",
     "span context": "gpu_executor.telemetry.exporters.open_telemetry:get_current_context",
     "span": "gpu_executor.telemetry.exporters.open_telemetry:record_span",

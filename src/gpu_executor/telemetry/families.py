@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, Protocol
 
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.telemetry.histogram import Distribution
 
 Kind = Literal["counter", "gauge", "histogram"]

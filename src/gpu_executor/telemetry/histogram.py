@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from dataclasses import dataclass
+
+from gpu_executor.lean_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

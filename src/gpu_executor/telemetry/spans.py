@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from gpu_executor.errors import GpuError, SettingsError
 from gpu_executor.files import check_writable
+from gpu_executor.lean_dataclass import dataclass
 
 log = logging.getLogger("gpu_executor.spans")
 SpanAttributes = Mapping[str, str | int | float | bool]

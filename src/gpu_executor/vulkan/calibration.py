@@ -10,7 +10,6 @@ import contextlib
 import datetime
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from time import perf_counter
 
 import numpy as np
@@ -20,6 +19,7 @@ from gpu_executor.call import Array, Call, check
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.kernel import ElementType
 from gpu_executor.kernels import load
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.plan import DataPath, Plan, QueueUse
 from gpu_executor.vulkan.commands import CommandPool, Copy, Recorder
 from gpu_executor.vulkan.copy_threads import CopyThreads

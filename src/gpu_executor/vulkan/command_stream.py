@@ -21,11 +21,12 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 from gpu_executor.dispatch import Dispatch
 from gpu_executor.errors import ClosedError, DeviceLostError, GpuError, OutOfMemoryError
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.lru import LruCache
 from gpu_executor.vulkan.binding import Handle, vk
 from gpu_executor.vulkan.commands import CommandPool, Copy, Fill, Recorder

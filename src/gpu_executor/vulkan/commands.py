@@ -7,11 +7,11 @@ import functools
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from gpu_executor.errors import GpuError
 from gpu_executor.kernel import Grid
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.vulkan.binding import Arena, Handle, vk
 from gpu_executor.vulkan.descriptors import DescriptorSet
 from gpu_executor.vulkan.device import Device

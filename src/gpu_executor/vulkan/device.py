@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from gpu_executor.device_info import DeviceInfo, QueueFamily
 from gpu_executor.errors import NoDeviceError, VulkanError
 from gpu_executor.fork import DISOWNED, is_forked_child, parent_gpus, register_fork_handler
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, loader_lock, vk
 from gpu_executor.vulkan.physical_device import make_feature_chain
 

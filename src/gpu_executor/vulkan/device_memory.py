@@ -11,7 +11,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,6 +22,7 @@ from gpu_executor.errors import ClosedError, DeviceLostError, GpuError, OutOfMem
 from gpu_executor.fork import DISOWNED, register_fork_handler
 from gpu_executor.idle_memory import IdleItem, IdleMemory
 from gpu_executor.kernel import Shape, to_native
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.lru import LruCache
 from gpu_executor.plan import Plan, round_up_to_class
 from gpu_executor.result_memory import MIN_RECYCLED_BYTES

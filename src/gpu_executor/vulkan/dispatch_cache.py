@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gpu_executor.dispatch import Dispatch
 from gpu_executor.errors import DeviceLacksError, KernelError
 from gpu_executor.kernel import Grid, Kernel
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.lru import LruCache
 from gpu_executor.plan.plan import choose_elements_per_invocation, choose_work_groups
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gpu_executor.device_info import DeviceInfo
@@ -32,8 +34,10 @@ class Instance:
     """
 
     def __init__(self, *, validation: bool = False) -> None:
+        self.validation = validation
         self.messages: list[str] = []
         """Warnings and errors of the validation layer."""
+        self._devices: list[tuple[Handle, DeviceInfo]] | None = None
         check_no_parent_gpus("Vulkan")
         self._callback = _make_message_callback(self.messages) if validation else None
         self._messenger: Handle | None = None
@@ -65,7 +69,12 @@ class Instance:
         self.handle = self._messenger = None
 
     def devices(self) -> list[tuple[Handle, DeviceInfo]]:
-        """Return every physical device and its description, best first."""
+        """Return every physical device and its description, best first. They are read once."""
+        if self._devices is None:
+            self._devices = self._read_devices()
+        return self._devices
+
+    def _read_devices(self) -> list[tuple[Handle, DeviceInfo]]:
         with loader_lock:
             found = enumerate_with(vk.vkEnumeratePhysicalDevices, "VkPhysicalDevice", self.handle)
             described = [(handle, describe_device(handle)) for handle in found]
@@ -131,18 +140,55 @@ def find_devices() -> list[DeviceInfo]:
 
     Raises `NoDeviceError` without a driver.
     """
-    instance = Instance()
+    if _shared.validation is None:
+        instance = Instance()
+        try:
+            return [info for _, info in instance.devices()]
+        finally:
+            instance.close()
+    if _shared.instance is None:
+        _shared.instance = Instance(validation=_shared.validation)
+    return [info for _, info in _shared.instance.devices()]
+
+
+class _SharedInstance(threading.local):
+    """The instance that `find_devices` leaves for `open_instance`, of each thread."""
+
+    instance: Instance | None = None
+    validation: bool | None = None
+    """Whether the instance has the validation layer; None outside of `share_instance`."""
+
+
+_shared = _SharedInstance()
+
+
+@contextlib.contextmanager
+def share_instance(*, validation: bool) -> Iterator[None]:
+    """In its `with`, `find_devices` leaves its instance open for the first `open_instance` of the
+    same thread: each instance loads all drivers again, 25 ms where lavapipe is the device."""
+    before, _shared.validation = _shared.validation, validation
     try:
-        return [info for _, info in instance.devices()]
+        yield
     finally:
-        instance.close()
+        _shared.validation = before
+        left, _shared.instance = _shared.instance, None
+        if left is not None:
+            left.close()
+
+
+def open_instance(*, validation: bool) -> Instance:
+    """Return the shared instance, which the caller owns from then on, or else a new one."""
+    shared = _shared.instance
+    if shared is None or shared.validation != validation:
+        return Instance(validation=validation)
+    _shared.instance = None
+    return shared
 
 
 def _create(arena: Arena, messenger: Handle, *, validation: bool) -> Handle:
     layers = [VALIDATION_LAYER] if validation else []
     extensions = ["VK_EXT_debug_utils"] if validation else []
-    missing = set(layers) - set(list_layers())
-    if missing:
+    if validation and VALIDATION_LAYER not in list_layers():
         raise NoDeviceError(
             f"GPU_VALIDATION is set, but the loader has no layer {VALIDATION_LAYER}; install it "
             "with 'apt-get install vulkan-validationlayers'"

@@ -29,7 +29,6 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,6 +46,7 @@ from gpu_executor.errors import (
 from gpu_executor.fork import register_fork_handler
 from gpu_executor.idle_memory import IdleItem
 from gpu_executor.kernel import Shape
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.overlaps import OWNER_MARK
 from gpu_executor.plan import Piece, round_up_to_class
 from gpu_executor.result_memory import MIN_RECYCLED_BYTES, ResultMemory, ResultMemoryPool

@@ -21,7 +21,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, get_args
 
 import numpy as np
@@ -31,6 +31,7 @@ from gpu_executor.errors import ClosedError, OutOfMemoryError
 from gpu_executor.fork import register_fork_handler
 from gpu_executor.idle_memory import IdleItem, IdleMemory
 from gpu_executor.kernel import ElementType
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.plan import round_up_to_class
 from gpu_executor.vulkan.binding import WHOLE_SIZE, Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.device import Device

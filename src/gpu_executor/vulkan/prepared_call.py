@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from gpu_executor.calibration import Calibration
@@ -25,6 +24,7 @@ from gpu_executor.call import (
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import KernelError
 from gpu_executor.kernel import Grid, Kernel
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.lru import remember
 from gpu_executor.plan import Piece, Plan, Request, RunOptions, make_plan, plan_on_device
 from gpu_executor.settings import Settings

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from gpu_executor.calibration import (
     LARGE_COPY_BYTES,
@@ -14,6 +13,7 @@ from gpu_executor.calibration import (
 )
 from gpu_executor.call import Array
 from gpu_executor.kernel import Grid, Kernel
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.plan import QueueUse
 from gpu_executor.vulkan.binding import Handle, vk
 from gpu_executor.vulkan.commands import CommandPool, Copy, Fill, Recorder

@@ -43,7 +43,7 @@ from gpu_executor.vulkan.descriptors import DescriptorPools
 from gpu_executor.vulkan.device import Device, QueueAddress
 from gpu_executor.vulkan.device_memory import DeviceMemory
 from gpu_executor.vulkan.disk_cache import DriverCache, read_calibration, write_calibration
-from gpu_executor.vulkan.instance import Instance, choose_device
+from gpu_executor.vulkan.instance import choose_device, open_instance
 from gpu_executor.vulkan.mapped_arrays import (
     BatchResults,
     MappedArrays,
@@ -624,7 +624,7 @@ class Session:
         self.closed = self.forked = True
 
     def _open_device(self, wanted: str | int | None) -> None:
-        self.instance = Instance(validation=self.settings.validation)
+        self.instance = open_instance(validation=self.settings.validation)
         with contextlib.ExitStack() as undo:
             undo.callback(self.instance.close)
             handle, self.info = choose_device(self.instance.devices(), wanted)

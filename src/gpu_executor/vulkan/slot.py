@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from time import perf_counter_ns
 
 import numpy as np
@@ -21,6 +20,7 @@ import numpy as np
 from gpu_executor.call import Array, Call, Operand, Signature
 from gpu_executor.errors import DeviceLostError, ElementRangeError, GpuError
 from gpu_executor.kernel import Grid, Kernel
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.lru import LruCache
 from gpu_executor.parameters import NO_VALUES, ParameterValues
 from gpu_executor.plan import DataPath, Piece, Plan, QueueUse

@@ -9,10 +9,10 @@ fills inputs in device memory where it can write there.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from gpu_executor.call import Array, Operand
 from gpu_executor.kernel import Kernel
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.plan import DataPath
 from gpu_executor.vulkan.binding import Handle, vk
 from gpu_executor.vulkan.commands import Copy, Fill

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from gpu_executor.backend import BackendStats
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.telemetry.families import MetricValue
 from gpu_executor.vulkan.descriptors import DescriptorStats
 from gpu_executor.vulkan.disk_cache import DiskCacheStats

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +31,7 @@ from gpu_executor.kernels.catalogue import (
     copy_kernel,
     strided_copy_kernel,
 )
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.lru import remember
 from gpu_executor.plan import Plan, check_grid
 from gpu_executor.vulkan.binding import vk

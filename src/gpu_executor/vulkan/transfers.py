@@ -17,13 +17,13 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from gpu_executor.call import Array
 from gpu_executor.errors import ClosedError, OutOfMemoryError
 from gpu_executor.kernel import ElementType, to_native
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.vulkan.binding import Handle, vk
 from gpu_executor.vulkan.command_stream import CommandStream
 from gpu_executor.vulkan.commands import MAX_UPDATE_BYTES, CommandPool, Copy, Recorder

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from gpu_executor.device_info import DeviceInfo, Kind, Limits
@@ -54,6 +57,14 @@ GPU, where every access of a kernel to such a buffer would cross the bus."""
 SHARING_KINDS = ("IntegratedGPU", "CPU")
 """Adapter types that share the host's memory."""
 
+SELECTION, SELECTION_OFF = "MESA_VK_DEVICE_SELECT", "NODEVICE_SELECT"
+"""The variables that give Mesa's layer a device to select, and that turn the layer off."""
+
+COMPLIANCE = ("Missing downlevel flags", "DownlevelCapabilities")
+"""How wgpu-native's warnings begin that an adapter lacks features of drawing and of f16. Whoever
+needs a feature asks for it, and the list of all that it has fills the screen."""
+log = logging.getLogger("gpu_executor.webgpu")
+
 _opening = threading.Lock()
 """Held while adapters are listed or opened: threads that list adapters at the same time crash the
 process (in wgpu-hal's EGL)."""
@@ -94,9 +105,10 @@ class WebGpuDevice:
             features.append(IMMEDIATES)
         if self.shares_memory:
             features.append(MAPPABLE)
-        self.device: Any = adapter.request_device_sync(
-            required_features=features, required_limits=limits
-        )
+        with _keep_from_warning():
+            self.device: Any = adapter.request_device_sync(
+                required_features=features, required_limits=limits
+            )
         self.limits: dict[str, int] = limits
 
     def _describe(self, adapter: Any, index: int) -> DeviceInfo:
@@ -226,7 +238,43 @@ def _list_adapters(wgpu: Any) -> list[Any]:
             BACKENDS.index(backend) if backend in BACKENDS else len(BACKENDS),
         )
 
-    return sorted(wgpu.gpu.enumerate_adapters_sync(), key=rank)
+    with _keep_from_wayland():
+        return sorted(wgpu.gpu.enumerate_adapters_sync(), key=rank)
+
+
+@contextlib.contextmanager
+def _keep_from_warning() -> Iterator[None]:
+    """Log wgpu's warnings of `COMPLIANCE` at DEBUG while it opens a device."""
+
+    def is_other(record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        if not text.startswith(COMPLIANCE):
+            return True
+        log.debug("%s", text)
+        return False
+
+    logger = logging.getLogger("wgpu")
+    logger.addFilter(is_other)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_other)
+
+
+@contextlib.contextmanager
+def _keep_from_wayland() -> Iterator[None]:
+    """Turn Mesa's layer VK_LAYER_MESA_device_select off while wgpu creates its instance, if there
+    is no Wayland compositor. The instance could show windows, so the layer asks the compositor for
+    its GPU, and without XDG_RUNTIME_DIR libwayland writes an error to stderr each time."""
+    asked = any(os.environ.get(name) for name in (SELECTION_OFF, SELECTION))
+    if asked or Path(os.environ.get("XDG_RUNTIME_DIR", "")).is_absolute():
+        yield
+        return
+    os.environ[SELECTION_OFF] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[SELECTION_OFF]
 
 
 def _select_adapter(adapters: list[Any], wanted: str | int | None) -> Any:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
+import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.telemetry.spans import SpanAttributes
 from gpu_executor.version import __version__
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Tracer, TracerProvider
 
+API_MODULE, PROVIDER_VARIABLE = "opentelemetry.trace", "OTEL_PYTHON_TRACER_PROVIDER"
+"""Without the module, no application has set a tracer provider; the variable names one too."""
 log = logging.getLogger("gpu_executor.spans")
 
 
@@ -52,8 +56,17 @@ def _load_api() -> TracingApi | None:
     return TracingApi(*functions, trace)
 
 
+def prepare_tracing() -> None:
+    """Import `opentelemetry-api` if the environment names a tracer provider. Otherwise it is used
+    once the application has imported it: importing it takes 20 ms, and most have no spans."""
+    if os.environ.get(PROVIDER_VARIABLE):
+        _load_api()
+
+
 def get_tracer() -> Tracer | None:
     """The tracer; None while no tracer provider is set, or without `opentelemetry-api`."""
+    if API_MODULE not in sys.modules:
+        return None
     api = _load_api()
     if api is None or api.tracer is not None:
         return None if api is None else api.tracer
@@ -71,8 +84,10 @@ def get_tracer() -> Tracer | None:
 
 def get_current_context() -> Context | None:
     """The current context, the parent of a span that is recorded later; None without a tracer."""
+    if get_tracer() is None:
+        return None
     api = _load_api()
-    return None if api is None or get_tracer() is None else api.get_current()
+    return None if api is None else api.get_current()
 
 
 def record_span(

@@ -1,0 +1,54 @@
+"""`gpu-executor bench opening`: imports, opening a device and the first call of a process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from gpu_executor.bench import opening, suite
+from gpu_executor.bench.targets import targets_as_dicts
+from gpu_executor.cli.bench_output import json_option, print_device, print_targets, write_json
+from gpu_executor.cli.output import console, make_table
+
+COLUMNS = {
+    "numpy_ms": "NumPy",
+    "import_ms": "import",
+    "open_ms": "open",
+    "call_ms": "call",
+    "together_ms": "together",
+    "instance_ms": "instance",
+    "devices_ms": "find",
+    "device_ms": "device",
+}
+LEGEND = (
+    "Medians of processes that ran in turns. together: import gpu_executor, open, first call; "
+    "NumPy's import comes before. instance, find, device: in vkCreateInstance, "
+    "vkEnumeratePhysicalDevices and vkCreateDevice, which are parts of open.\n"
+)
+
+
+@click.command("opening")
+@click.option("--rounds", default=opening.ROUNDS, show_default=True, type=click.IntRange(1))
+@json_option
+def bench_opening(rounds: int, json_file: Path | None) -> None:
+    """Imports, opening a device and the first call, in new processes."""
+    device = suite.select_device()
+    print_device(device)
+    rows = opening.measure_opening(device, rounds)
+    table = make_table("The first result of a process (ms)", "process", *COLUMNS.values())
+    for row in rows:
+        table.add_row(row.what, *(_format(getattr(row, name)) for name in COLUMNS))
+    console.print(table)
+    console.print(LEGEND)
+    for row in rows:
+        if row.printed:
+            console.print(f"{row.what} wrote to stderr:\n{row.printed}", markup=False)
+    targets = opening.check_targets(rows)
+    print_targets(targets)
+    tables = {"rows": rows, "aims": targets_as_dicts(targets)}
+    write_json(json_file, "opening", suite.MeasuredTables(device, tables)).report()
+
+
+def _format(milliseconds: float) -> str:
+    return f"{milliseconds:.1f}" if milliseconds else "-"
