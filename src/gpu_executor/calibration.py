@@ -13,7 +13,7 @@ from typing import Any
 from gpu_executor.files import parse_json
 from gpu_executor.lean_dataclass import dataclass
 
-VERSION = 4
+VERSION = 5
 """The version of the JSON format, whose keys are the names of `Calibration`'s fields, and of what
 is measured."""
 OPTIONAL_FIELDS = ("piece_split", "piece_several")

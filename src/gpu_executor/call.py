@@ -110,6 +110,8 @@ class Signature:
         values = self.parameters.default_values if params is None else None
         if values is None:
             values = self.parameters.encode(params)
+        if values.given_count and self.kernel.split == "elements":
+            values = self._check_given_count(values)
         call = Call(self, arrays if self.is_flat else self._flatten(arrays))
         call.values = values
         if type(arrays) is TypedWords:
@@ -117,6 +119,21 @@ class Signature:
         if self.kernel.grid_takes_params:
             call.grid = self._compute_grid(arrays, params)
         return call
+
+    def _check_given_count(self, values: ParameterValues) -> ParameterValues:
+        """Refuse another number of elements for a call that may run in pieces: each piece would
+        get that number."""
+        kernel = self.kernel
+        assert kernel.count is not None
+        (given,) = struct.unpack("<I", values.given_count)
+        if given != self.count:
+            raise ArgumentTypeError(
+                f"{kernel.name}: params gives {kernel.count.name!r} the value {given}, and the "
+                f"arrays have {self.count} elements; a kernel with split='elements' gets the "
+                "number of elements of each piece. Leave it out, or make the kernel with "
+                "count=False or split='whole'"
+            )
+        return values._replace(given_count=b"")
 
     def _flatten(self, arrays: Sequence[AnyArray]) -> Sequence[AnyArray]:
         return [
@@ -720,16 +737,18 @@ def _flatten_output(kernel: Kernel, index: int, array: Array, operand: Operand) 
     return flat
 
 
-def freeze_shape(out_shape: Any) -> Hashable:
+def make_shape_key(out_shape: Any) -> Hashable:
     """The `out_shape` of a call as a hashable value. What is no shape gets a value of its own, so
     that it is never taken for a shape that it is equal to, as 4.0 is to 4."""
+    if out_shape is None:
+        return None
     has_axes = isinstance(out_shape, np.ndarray) and out_shape.ndim > 0
     if has_axes or isinstance(out_shape, list | tuple):
-        return isinstance(out_shape, list), *map(freeze_shape, out_shape)
+        return isinstance(out_shape, list), *map(make_shape_key, out_shape)
     if isinstance(out_shape, Integral):
         return operator.index(out_shape)
-    frozen: Hashable = out_shape if out_shape is None or callable(out_shape) else object()
-    return frozen
+    key: Hashable = out_shape if callable(out_shape) else object()
+    return key
 
 
 def iterate_params(params: Any, jobs: int | None = None) -> Iterator[Any]:
@@ -765,7 +784,7 @@ class SignatureCache:
     def get(self, kernel: Kernel, arrays: Sequence[AnyArray], out_shape: Any = None) -> Signature:
         """The signature of a call; raises as `check` does."""
         try:
-            key = (id(kernel), *describe_arrays(arrays), freeze_shape(out_shape))
+            key = (id(kernel), *describe_arrays(arrays), make_shape_key(out_shape))
         except AttributeError:
             # An argument is not an array: the check raises with its index.
             return check(kernel, arrays, on_device=self._on_device, out_shape=out_shape)

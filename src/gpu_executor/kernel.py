@@ -265,6 +265,20 @@ class Kernel(ByIdentity):
         )
 
     @functools.cached_property
+    def always_in_place(self) -> bool:
+        """Whether the array of any input may be bound to an output too."""
+        inputs = {argument.binding for argument in self.arguments if argument.is_input}
+        return self.in_place_bindings >= inputs
+
+    def is_count_given(self, params: Any) -> bool:
+        """Whether parameters, or the kernel's defaults, give the number of elements by name."""
+        if self.count is None or not self.count.name:
+            return False
+        defaults = dict(self.params) if is_pairs(self.params) else {}
+        given = params if isinstance(params, Mapping) else {}
+        return self.count.name in defaults or self.count.name in given
+
+    @functools.cached_property
     def count_bytes(self) -> int:
         """The bytes before `push`: those of the number of elements, if the push constants begin
         with it."""

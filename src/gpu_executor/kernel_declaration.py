@@ -62,7 +62,7 @@ def identify_params(params: Any) -> Any:
     """Return what tells default parameters from others, as a hashable value.
 
     Their text does not: that of a NumPy array has few digits, and dots instead of most elements,
-    and that of a NaN has no bits. It serves for values of other types than numbers and arrays.
+    and that of a NaN has no bits. `repr` serves for values of other types than numbers and arrays.
     """
     if isinstance(params, tuple):
         return tuple(map(identify_params, params))

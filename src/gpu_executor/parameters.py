@@ -100,7 +100,8 @@ class ParameterLayout:
         if count is not None and 0 < count.offset < start:
             raise KernelError(
                 f"kernel {kernel_name!r}: the first {start} bytes of its push constants are push "
-                f"and push_of, and {count.name!r} at byte {count.offset} is the number of elements"
+                f"and push_of, and the number of elements, {count.name!r}, is at byte "
+                f"{count.offset}; place it first, or behind them"
             )
         for member in interface.push_members:
             if member.offset < start < member.offset + member.nbytes:

@@ -26,7 +26,7 @@ _pack_complex = struct.Struct("dd").pack
 
 
 class ByIdentity:
-    """An object that is the same as itself alone: whoever holds one never asks for its contents."""
+    """An object that is compared by identity: a key has its id, and never looks at its contents."""
 
     __slots__ = ()
 
@@ -132,6 +132,8 @@ def _is_frozen_dataclass(value: Any) -> bool:
 def _list_fields(value: Any) -> list[str]:
     """The names of a dataclass's fields; raises `NoKeyError` if there are other attributes, which
     nobody would compare. Cached properties are computed from the fields."""
+    if "__dataclass_params__" not in vars(type(value)):
+        raise NoKeyError(value, "its class has attributes beside the dataclass's; decorate it too")
     names = [each.name for each in dataclasses.fields(value)]
     for name in getattr(value, "__dict__", {}):
         known = name in names or isinstance(

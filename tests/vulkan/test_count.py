@@ -44,20 +44,44 @@ def make(members: str, value: str, *, named: bool = True, **declared: Any) -> gx
         ("uint k; uint count;", {}, (7, 5), 705),  # only the first member has the name's meaning
         ("uint k; uint n;", {"count": "n"}, (7,), 800),
         ("uint k; uint n; float f;", {"count": "n"}, {"k": 7, "f": 0.5}, 800),
-        ("uint count; uint k;", {}, {"count": 3, "k": 5}, 305),  # a value given by name wins
-        ("uint k; uint n;", {"count": "n"}, {"n": 3, "k": 5}, 503),
-        ("uint count; uint k;", {"params": {"count": 2}}, {"k": 5}, 205),
+        ("uint count; uint k;", {}, {"count": 100, "k": 5}, 10_005),
         ("uint count; uint k;", {"params": {"k": 6}}, None, 10_006),
-        ("uint count; uint k;", {"params": (6,)}, {"count": 4}, 406),
     ],
 )
 @pytest.mark.parametrize("split", ["whole", "elements"])
 def test_which_member_is_filled(
     gpu: Gpu, members: str, declared: dict[str, Any], params: Any, expected: int, split: str
 ) -> None:
-    """The value is 100 times the first member plus the second one; there are 100 elements."""
+    check_filled(gpu, members, {**declared, "split": split}, params, expected)
+
+
+@pytest.mark.parametrize(
+    ("members", "declared", "params", "expected"),
+    [
+        ("uint count; uint k;", {}, {"count": 3, "k": 5}, 305),
+        ("uint k; uint n;", {"count": "n"}, {"n": 3, "k": 5}, 503),
+        ("uint count; uint k;", {"params": {"count": 2}}, {"k": 5}, 205),
+        ("uint count; uint k;", {"params": (6,)}, {"count": 4}, 406),
+    ],
+)
+def test_a_value_given_by_name_wins(
+    gpu: Gpu, members: str, declared: dict[str, Any], params: Any, expected: int
+) -> None:
+    check_filled(gpu, members, declared, params, expected)
+    x = np.arange(100, dtype=np.uint32)
     first, second = (each.split()[-1] for each in members.split(";")[:2])
-    kernel = make(members, f"100 * {first} + {second}", split=split, **declared)
+    kernel = make(members, f"{first} + {second}", split="elements", **declared)
+    for array in (x, gpu.to_device(x)):
+        with pytest.raises(ArgumentTypeError, match="and the arrays have 100 elements"):
+            gpu.run(kernel, array, params=params)
+
+
+def check_filled(
+    gpu: Gpu, members: str, declared: dict[str, Any], params: Any, expected: int
+) -> None:
+    """The kernel adds 100 times its first member and its second one to 100 elements."""
+    first, second = (each.split()[-1] for each in members.split(";")[:2])
+    kernel = make(members, f"100 * {first} + {second}", **declared)
     x = np.arange(100, dtype=np.uint32)
     arrays: list[Any] = [x, gpu.asarray(x), gpu.to_device(x)]
     for array in arrays:
@@ -67,6 +91,17 @@ def test_which_member_is_filled(
             np.testing.assert_array_equal(found, x + expected)
     jobs = gpu.run_batch(kernel, [(x,), (x + 1,)], params=params)
     np.testing.assert_array_equal(jobs, [x + expected, x + 1 + expected])
+
+
+def test_calls_that_give_their_count_are_not_coalesced() -> None:
+    kernel = make("uint count; uint k;", "(i < count ? k : 0)", split="elements")
+    x = np.arange(10, dtype=np.uint32)
+    with gx.GpuExecutor("vulkan") as executor:
+        futures = [executor.submit(kernel, x, params={"count": 10, "k": 1}) for _ in range(50)]
+        for future in futures:
+            np.testing.assert_array_equal(future.result(), x + 1)
+        for found in executor.run_batch(kernel, [(x,)] * 50, params={"count": 10, "k": 1}):
+            np.testing.assert_array_equal(found, x + 1)
 
 
 def test_a_given_count_does_not_stay_for_later_calls(gpu: Gpu) -> None:

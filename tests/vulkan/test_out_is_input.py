@@ -226,6 +226,30 @@ void main() {{ uint i = gl_GlobalInvocationID.x; {body} }}
     assert proven == (PROVEN[body] or (bool(options) and "load(i)" in body))
 
 
+def test_lines_behind_a_branch_do_not_hide_it() -> None:
+    code = compile_glsl("""
+layout(local_size_x = 64) in;
+layout(binding = 0) readonly buffer X { float x[]; };
+layout(binding = 1) writeonly buffer Z { float z[]; };
+void main() {
+    uint i = gl_GlobalInvocationID.x;
+    z[i] = 1;
+    if (z.length() > 3) { if (x[i] > 0) z[i] = 2; }
+}
+""")
+    assert not is_read_before_written(code, 0, 1)
+    words = np.frombuffer(code, np.uint32).tolist()
+    offset, lined = 5, words[:5]
+    while offset < len(words):
+        size, opcode = words[offset] >> 16, words[offset] & 0xFFFF
+        lined += words[offset : offset + size]
+        if opcode in (249, 250):  # OpBranch, OpBranchConditional
+            lined.append(1 << 16 | 317)  # OpNoLine
+        offset += size
+    lined_code = np.array(lined, np.uint32).tobytes()
+    assert not is_read_before_written(lined_code, 0, 1)
+
+
 def test_elements_of_different_sizes_are_not_the_same_element() -> None:
     code = compile_glsl("""
 layout(local_size_x = 64) in;

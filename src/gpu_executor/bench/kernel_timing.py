@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -61,7 +60,7 @@ def time_kernel(
         ranges.append(DescriptorRange(len(arrays), word.buffer, word.offset, 4))
         descriptors = resources.descriptors.allocate(pipeline, ranges)
         stack.callback(resources.descriptors.release, descriptors)
-        push = struct.pack("<I", count) + kernel.push
+        push = kernel.compose_push(count, b"", NO_VALUES)
         grid = -(-count // (work_group * per_invocation)), 1, 1
         (seconds,) = _time_recordings(
             stack,

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpu_executor.bench.child_process import run_python
 from gpu_executor.bench.sampled import Sampled
 from gpu_executor.bench.targets import Target
 from gpu_executor.device_info import DeviceInfo
@@ -171,13 +170,7 @@ def _run_process(
     program: str, argument: str, environment: Mapping[str, str]
 ) -> tuple[dict[str, float], str]:
     """Run a program in a process of its own; return the seconds that it prints, and its stderr."""
-    child = subprocess.run(
-        [sys.executable, "-c", program, argument],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    child = run_python(["-c", program, argument], environment=environment)
     if child.returncode:
         raise GpuError(f"a measuring process failed:\n{child.stderr}")
     seconds: dict[str, float] = json.loads(child.stdout)

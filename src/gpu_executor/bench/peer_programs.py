@@ -271,9 +271,12 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
 @contextlib.contextmanager
 def _silence_wgpu() -> Iterator[None]:
     """Open a device without pages on standard error: wgpu's list of the features of drawing that a
-    driver lacks, and complaints of Mesa's device selection where there is no Wayland."""
+    driver lacks, and complaints of Mesa's device selection where there is no Wayland.
+
+    `webgpu/device.py` does the same, which a peer's program does not import."""
     log, variable = logging.getLogger("wgpu"), "NODEVICE_SELECT"
-    level, added = log.level, not {variable, "XDG_RUNTIME_DIR"} & os.environ.keys()
+    asked = {variable, "MESA_VK_DEVICE_SELECT", "XDG_RUNTIME_DIR"}
+    level, added = log.level, not asked & os.environ.keys()
     log.setLevel(logging.ERROR)
     if added:
         os.environ[variable] = "1"

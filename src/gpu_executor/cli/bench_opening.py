@@ -9,7 +9,7 @@ import click
 from gpu_executor.bench import opening, suite
 from gpu_executor.bench.targets import targets_as_dicts
 from gpu_executor.cli.bench_output import json_option, print_device, print_targets, write_json
-from gpu_executor.cli.output import console, make_table
+from gpu_executor.cli.output import console, make_table, print_text
 
 COLUMNS = {
     "numpy_ms": "NumPy",
@@ -36,6 +36,9 @@ def bench_opening(rounds: int, json_file: Path | None) -> None:
     device = suite.select_device()
     print_device(device)
     rows = opening.measure_opening(device, rounds)
+    targets = opening.check_targets(rows)
+    tables = {"rows": rows, "aims": targets_as_dicts(targets)}
+    file = write_json(json_file, "opening", suite.MeasuredTables(device, tables))
     table = make_table("The first result of a process (ms)", "process", *COLUMNS.values())
     for row in rows:
         table.add_row(row.what, *(_format(getattr(row, name)) for name in COLUMNS))
@@ -43,11 +46,9 @@ def bench_opening(rounds: int, json_file: Path | None) -> None:
     console.print(LEGEND)
     for row in rows:
         if row.printed:
-            console.print(f"{row.what} wrote to stderr:\n{row.printed}", markup=False)
-    targets = opening.check_targets(rows)
+            print_text(f"{row.what} wrote to stderr:\n{row.printed}")
     print_targets(targets)
-    tables = {"rows": rows, "aims": targets_as_dicts(targets)}
-    write_json(json_file, "opening", suite.MeasuredTables(device, tables)).report()
+    file.report()
 
 
 def _format(milliseconds: float) -> str:

@@ -77,7 +77,7 @@ class OnceHandler(logging.Handler):
 def run_command() -> int:
     """Run the command that the arguments of the process name, and return its exit code."""
     logging.getLogger("gpu_executor").addHandler(OnceHandler())
-    # The log has it.
+    # The handler prints the log, which has these warnings too.
     warnings.filterwarnings("ignore", "falling back to", RuntimeWarning)
     try:
         commands(prog_name="gpu-executor")

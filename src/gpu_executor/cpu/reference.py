@@ -63,13 +63,14 @@ def compute_reference(
         for array, operand in zip(inputs, signature.inputs, strict=True)
     ]
     what = f"kernel {kernel.name!r}: its reference"
-    keywords = {**params, **find_shape(signature, kernel.reference)}
+    keywords = {**params, **_find_shape(signature, kernel.reference)}
     with _name_errors(what, passed, keywords):
         computed = kernel.reference(*passed, **keywords)
-    write_results(what, computed, outputs)
+    _write_results(what, computed, outputs)
 
 
 def check_has_reference(kernel: Kernel) -> None:
+    """Refuse a kernel that the CPU cannot run."""
     if kernel.reference is None:
         raise KernelError(f"kernel {kernel.name!r} has no reference, so the CPU cannot run it")
 
@@ -91,10 +92,10 @@ def compute_elements(
     what = f"kernel {kernel.name!r}: its reference_at"
     wanted = indices[0] if len(indices) == 1 else tuple(indices)
     passed = [_make_read_only(each) for each in inputs]
-    keywords = {**params, **find_shape(signature, kernel.reference_at)}
+    keywords = {**params, **_find_shape(signature, kernel.reference_at)}
     with _name_errors(what, passed, keywords):
         computed = kernel.reference_at(wanted, *passed, **keywords)
-    write_results(what, computed, outputs)
+    _write_results(what, computed, outputs)
 
 
 @contextlib.contextmanager
@@ -112,7 +113,7 @@ def _name_errors(what: str, arrays: Sequence[Array], keywords: Mapping[str, Any]
         raise
 
 
-def find_shape(signature: Signature, reference: Callable[..., Any]) -> dict[str, Any]:
+def _find_shape(signature: Signature, reference: Callable[..., Any]) -> dict[str, Any]:
     """Return the keyword `out_shape` for a reference that has it: the shape of the kernel's output,
     or a tuple of shapes if it has several. In-out arguments do not count. A reference needs it
     where the passed arrays do not determine the shape."""
@@ -133,7 +134,7 @@ def _takes_out_shape(reference: Callable[..., Any]) -> bool:
         return False
 
 
-def write_results(what: str, computed: Any, outputs: Sequence[Array]) -> None:
+def _write_results(what: str, computed: Any, outputs: Sequence[Array]) -> None:
     """Copy what a reference returned to `outputs`.
 
     Results have the shapes of the outputs. They are cast to the dtypes of the outputs: integers

@@ -35,7 +35,8 @@ def coalesce(
         return None
     if any(call.out is not None or call.out_shape is not None for call in calls):
         return None
-    if not _have_equal_params(kernel, calls):
+    # A number of elements that is given by name is that of one call.
+    if kernel.is_count_given(calls[0].params) or not _have_equal_params(kernel, calls):
         return None
     types = [argument.type for argument in kernel.arguments if argument.is_input]
     shapes: list[Shape] = []

@@ -74,7 +74,7 @@ class CpuFallback:
         with self._lock:
             first, self.fell_back = not self.fell_back, True
         if first:
-            warn_fallback("the CPU (NumPy)", f"no usable device is left: {why}", stacklevel=5)
+            _warn(f"falling back to the CPU (NumPy): no usable device is left: {why}", stacklevel=5)
         return device
 
     def close(self) -> None:
@@ -95,9 +95,8 @@ class WebGpuCompanion:
         self._closed = False
         self.device: OpenDevice | None = None
 
-    @property
-    def candidates(self) -> list[DeviceCandidate]:
-        """The devices that may be opened, best first; WebGPU is looked at now."""
+    def find_candidates(self) -> list[DeviceCandidate]:
+        """The devices that may be opened, best first. Looking at WebGPU takes about a second."""
         self._ranking.look_at_webgpu()
         return [each for each in self._ranking if each.backend == "webgpu"]
 
@@ -117,7 +116,7 @@ class WebGpuCompanion:
                 self.device.close()
 
     def _open_best(self, kernel: Kernel) -> OpenDevice:
-        candidates = self.candidates
+        candidates = self.find_candidates()
         refused = [reason for reason in self._ranking.absent if reason.startswith("webgpu: ")]
         for candidate in candidates:
             try:
@@ -470,17 +469,24 @@ def _open_best(
 
 
 _fell_back: set[str] = set()
-"""The devices that this process fell back to."""
+"""The devices that executors of this process opened instead of a better one."""
+_fell_back_lock = threading.Lock()
 
 
 def warn_fallback(device: str, why: str, stacklevel: int) -> None:
-    """Warn that another device than the best is used: once per process, however many executors fall
-    back to that device. Further ones are logged at INFO."""
+    """Warn that an executor opens another device than the best: once per process, however many
+    executors open it. Further ones are logged at INFO."""
     message = f"falling back to {device}: {why}"
-    if device in _fell_back:
+    with _fell_back_lock:
+        is_known = device in _fell_back
+        _fell_back.add(device)
+    if is_known:
         log.info(message)
-        return
-    _fell_back.add(device)
+    else:
+        _warn(message, stacklevel + 1)
+
+
+def _warn(message: str, stacklevel: int) -> None:
     if log.hasHandlers():  # otherwise logging would print the message beside the warning
         log.warning(message)
     warnings.warn(message, RuntimeWarning, stacklevel=stacklevel)

@@ -35,7 +35,7 @@ def explain(
     check_kernel(kernel)
     opened = {id(device.candidate) for device in pool.devices}
     lines = ["devices, best first (* is open):"]
-    companions = pool.webgpu.candidates if pool.webgpu and pool.runs_beside(kernel) else ()
+    companions = pool.webgpu.find_candidates() if pool.webgpu and pool.runs_beside(kernel) else ()
     for place, candidate in enumerate(ranking):
         rate = "" if candidate.rate is None else f", {candidate.rate / 1e9:.1f} GB/s as calibrated"
         lines.append(f"  {'*' if id(candidate) in opened else ' '} {place}: {candidate}{rate}")

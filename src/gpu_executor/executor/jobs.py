@@ -490,4 +490,5 @@ def _can_chunk(kernel: Kernel, call: CallArguments) -> bool:
     """Whether a call on slices computes the same elements. Push constants that depend on the shapes
     would have other values for a slice."""
     whole = kernel.split != "elements" or kernel.push_of is not None
+    whole = whole or kernel.is_count_given(call.params)
     return not whole and all(isinstance(each, np.ndarray) for each in call.arrays)

@@ -6,6 +6,7 @@ the meaning that they have in NumPy; results are views where NumPy's are, if not
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -35,7 +36,7 @@ def call_numpy_function(
     method = functions.get(function)
     if method is None:
         return NotImplemented
-    signature = inspect.signature(method)
+    signature = _read_signature(method)
     try:
         signature.bind(*arguments, **options)
     except TypeError as error:
@@ -46,8 +47,12 @@ def call_numpy_function(
     return method(*arguments, **options)
 
 
+_read_signature = functools.cache(inspect.signature)
+
+
 def _as_array(value: Any, name: str) -> LayoutArray:
-    """The argument that must be an array of elements: another one of the function may be it."""
+    """The argument that must be an array of elements. NumPy asks for the function as soon as any
+    argument is one."""
     if not isinstance(value, LayoutArray):
         raise ArgumentTypeError(
             f"np.{name}: the array is {describe(value)}, and another argument is an array of a "

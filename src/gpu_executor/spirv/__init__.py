@@ -9,6 +9,7 @@ the Khronos SPIR-V specification, unified edition.
     constants.py  scalar types, constants, specialization constants
     types.py      the layout of types in memory, and the NumPy dtypes with that layout
     access.py     what the code does through its variables: loads, stores, atomic operations
+    built_ins.py  the built-ins that compute shaders may use, and their types
     members.py    members of push constants and uniform buffers, and values encoded into them
     blocks.py     storage buffers, the uniform buffer and push constants
     shared_memory.py  the size of shared variables

@@ -7,7 +7,6 @@ code leads from a store to a load. Everything else counts as not proven.
 
 from __future__ import annotations
 
-import itertools
 import struct
 from dataclasses import field
 
@@ -28,8 +27,9 @@ _FUNCTION, _FUNCTION_END, _VARIABLE, _LOAD, _STORE = 54, 56, 59, 61, 62
 _ACCESS_CHAINS = (65, 66)  # OpAccessChain, OpInBoundsAccessChain
 _ARRAY_LENGTH, _COMPOSITE_EXTRACT = 68, 81
 _SAME_VALUE = (83, 124)  # OpCopyObject, OpBitcast
-_LABEL, _BRANCH, _BRANCH_CONDITIONAL, _SWITCH = 248, 249, 250, 251
-_NAMES = (5, 6, 8, 71, 72)  # debug names, lines and decorations: no use of a variable
+_LABEL, _BRANCH, _BRANCH_CONDITIONAL = 248, 249, 250
+_LINES = (8, 317)  # OpLine and OpNoLine, which may also stand behind the end of a block
+_ENDS = (252, 253, 254, 255, 4416)  # OpKill, OpReturn, OpReturnValue, OpUnreachable, OpTerminate
 
 Instruction = tuple[int, tuple[int, ...]]
 """Opcode and operands."""
@@ -55,8 +55,11 @@ def is_read_before_written(code: bytes, read: int, written: int) -> bool:
     stores = function.find_accesses(targets[0], _STORE)
     if loads is None or stores is None:
         return False
+    reached = function.find_reached_blocks({function.blocks[store] for store in stores})
     return not any(
-        function.leads_to(store, load) for store, load in itertools.product(stores, loads)
+        function.blocks[load] in reached
+        or any(function.blocks[store] == function.blocks[load] and store < load for store in stores)
+        for load in loads
     )
 
 
@@ -88,6 +91,8 @@ class _Function:
     """The number of the block that each instruction is in."""
     starts: dict[int, int] = field(default_factory=dict)
     """The number of the block by its label."""
+    last: dict[int, Instruction] = field(default_factory=dict)
+    """The last instruction of each block."""
     definitions: dict[int, Instruction] = field(default_factory=dict)
 
     def add(self, opcode: int, operands: tuple[int, ...]) -> None:
@@ -97,6 +102,7 @@ class _Function:
             self.definitions[operands[1]] = opcode, operands
         self.instructions.append((opcode, operands))
         self.blocks.append(len(self.starts) - 1)
+        self.last[self.blocks[-1]] = opcode, operands
 
     def find_accesses(self, variable: int, wanted: int) -> list[int] | None:
         """Return the places of the loads or stores of a buffer; None if the code does anything else
@@ -155,31 +161,26 @@ class _Function:
         is_set_once = len(stored) == 1 and len(declaration) == 3  # four with an initial value
         return is_set_once and self.is_own_index(stored[0], depth - 1)
 
-    def leads_to(self, first: int, second: int) -> bool:
-        """Whether a path leads from the instruction at one place to that at another."""
-        begin, end = self.blocks[first], self.blocks[second]
-        if begin == end and first < second:
-            return True
-        seen: set[int] = set()
-        waiting = [begin]
+    def find_reached_blocks(self, begins: set[int]) -> set[int]:
+        """Return the blocks that paths from the ends of blocks lead to."""
+        reached: set[int] = set()
+        waiting = list(begins)
         while waiting:
             for block in self._list_successors(waiting.pop()):
-                if block == end:
-                    return True
-                if block not in seen:
-                    seen.add(block)
+                if block not in reached:
+                    reached.add(block)
                     waiting.append(block)
-        return False
+        return reached
 
     def _list_successors(self, block: int) -> list[int]:
-        place = max(at for at, each in enumerate(self.blocks) if each == block)
-        opcode, operands = self.instructions[place]
+        opcode, operands = self.last[block]
         if opcode == _BRANCH:
             return [self.starts[operands[0]]]
         if opcode == _BRANCH_CONDITIONAL:
             return [self.starts[label] for label in operands[1:3]]
-        # The literals of a switch have one or two words: any block may follow.
-        return list(self.starts.values()) if opcode == _SWITCH else []
+        # The literals of a switch have one or two words: any block may follow, as it may follow an
+        # instruction that is not known.
+        return [] if opcode in _ENDS else list(self.starts.values())
 
 
 def _read_function(module: Module, code: bytes, entry: int) -> _Function | None:
@@ -194,7 +195,7 @@ def _read_function(module: Module, code: bytes, entry: int) -> _Function | None:
             inside = operands[1] == entry
         elif opcode == _FUNCTION_END:
             inside = False
-        elif inside and opcode not in _NAMES:
+        elif inside and opcode not in _LINES:
             function.add(opcode, operands)
     labels = {
         label

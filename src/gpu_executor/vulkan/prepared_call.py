@@ -19,7 +19,7 @@ from gpu_executor.call import (
     SignatureCache,
     check,
     describe_arrays,
-    freeze_shape,
+    make_shape_key,
 )
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import KernelError
@@ -102,7 +102,7 @@ class CallPreparer:
     ) -> PreparedCall:
         """Prepare a call on these arrays."""
         try:
-            shape = None if out_shape is None else freeze_shape(out_shape)
+            shape = None if out_shape is None else make_shape_key(out_shape)
             key = (id(kernel), device_local, profiled, shape, *describe_arrays(arrays))
         except AttributeError:
             check(kernel, arrays)

@@ -231,8 +231,8 @@ class StepBinder:
 
     def _bind_call(self, step: CallStep, bound: list[BoundStep]) -> None:
         """Bind a call in pieces that the device can bind, each as one dispatch."""
-        runs_apart = not step.call.in_place or step.call.signature.kernel.in_place
-        if self._simple and runs_apart and self._bind_simple_call(step, bound):
+        may_bind = not step.call.in_place or step.call.signature.kernel.always_in_place
+        if self._simple and may_bind and self._bind_simple_call(step, bound):
             return
         signature, kernel = step.call.signature, step.call.signature.kernel
         written_back: list[ArrayCopy] = []

@@ -270,11 +270,15 @@ def _keep_from_wayland() -> Iterator[None]:
     if asked or Path(os.environ.get("XDG_RUNTIME_DIR", "")).is_absolute():
         yield
         return
+    before = os.environ.get(SELECTION_OFF)
     os.environ[SELECTION_OFF] = "1"
     try:
         yield
     finally:
-        del os.environ[SELECTION_OFF]
+        if before is None:
+            del os.environ[SELECTION_OFF]
+        else:
+            os.environ[SELECTION_OFF] = before
 
 
 def _select_adapter(adapters: list[Any], wanted: str | int | None) -> Any:
