@@ -73,8 +73,8 @@ class Argument:
 
 def to_native(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return a number's dtype in native byte order: NumPy's singleton, so `is` can compare it. A
-    struct is returned as it is: structs are copied as bytes."""
-    return np.dtype(dtype.type) if dtype.names is None else dtype
+    struct, and the bytes as which it is copied, are returned as they are."""
+    return dtype if dtype.kind == "V" else np.dtype(dtype.type)
 
 
 def describe_dtype(dtype: np.dtype[Any]) -> str:

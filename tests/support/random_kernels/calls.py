@@ -4,106 +4,40 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 import gpu_executor as gx
-from tests.support.random_kernels.description import Buffer, Call, Description, Parameter
+from tests.support.random_kernels.description import Call, Description
 from tests.support.random_kernels.kinds import KINDS, Kind
+from tests.support.random_kernels.memory import fill, find_original, list_passed
 from tests.support.random_kernels.model import execute
+from tests.support.random_kernels.parameters import (
+    find_filled,
+    has_domain_in_params,
+    has_same_names,
+    list_values,
+    make_params,
+    read_extent,
+    read_keywords,
+)
+from tests.support.random_kernels.sizes import (
+    Shape,
+    compute_axes,
+    compute_extent,
+    compute_fixed_grid,
+    compute_out_shapes,
+    divide,
+    get_leading,
+    has_domain_in_shapes,
+)
 
 Array = npt.NDArray[Any]
-Shape = tuple[int, ...]
 SMALL = 4
 """The largest small value."""
-
-
-# --- sizes ---
-
-
-def count_elements(kernel: Description, number: int, call: Call) -> int:
-    """How many elements a buffer has in a call."""
-    return math.prod(get_leading(kernel, number, call))
-
-
-def get_leading(kernel: Description, number: int, call: Call) -> Shape:
-    """The leading axes of a buffer in a call."""
-    buffer, size = kernel.buffers[number], math.prod(call.extent)
-    if buffer.length == "n":
-        return _shape_domain(kernel, buffer, call.axes)
-    if buffer.length == "own":
-        return (call.own[number],)
-    if buffer.length == "rows":
-        return (call.extent[1], call.own[0])
-    if buffer.length == "columns":
-        return (call.own[0], call.extent[0])
-    return (_count_derived(kernel, buffer, size),)
-
-
-def _shape_domain(kernel: Description, buffer: Buffer, axes: Shape) -> Shape:
-    """The leading axes of an array with one element per invocation."""
-    if buffer.role != "out" or kernel.out_shape in ("", "leading", "call", "outer", "product"):
-        return axes
-    return axes[::-1] if kernel.out_shape == "reversed" else (math.prod(axes),)
-
-
-def _count_derived(kernel: Description, buffer: Buffer, size: int) -> int:
-    if buffer.length == "groups":
-        return -(-size // kernel.local[0])
-    return buffer.fixed if buffer.length == "fixed" else 2 * size
-
-
-def compute_axes(kernel: Description, shapes: Sequence[Shape]) -> Shape:
-    """The axes of the domain, from the shapes of the passed arrays."""
-    passed = [each for each in kernel.buffers if each.role != "out"]
-    leading = [
-        tuple(shape[: len(shape) - len(buffer.trailing)])
-        for buffer, shape in zip(passed, shapes, strict=True)
-    ]
-    if kernel.out_shape == "outer":
-        return tuple(math.prod(shape) for shape in leading[:2])
-    if kernel.out_shape == "product":
-        return (leading[0][0], leading[1][1])
-    for buffer, shape in zip(passed, leading, strict=True):
-        if buffer.length == "n":
-            return shape
-    raise AssertionError("no array has the size of the domain")
-
-
-def _compute_extent(kernel: Description, axes: Shape) -> Shape:
-    return axes[::-1] if kernel.rank > 1 else (math.prod(axes),)
-
-
-def has_domain_in_shapes(kernel: Description) -> bool:
-    """Whether the shapes of the passed arrays determine the domain."""
-    return kernel.out_shape in ("outer", "product") or any(
-        each.role != "out" and each.length == "n" for each in kernel.buffers
-    )
-
-
-def has_domain_in_params(kernel: Description) -> bool:
-    """Whether the parameters determine the domain."""
-    meanings = {each.meaning for each in kernel.params}
-    return (
-        bool(meanings & {"n", "extent"})
-        or {f"extent{axis}" for axis in range(kernel.rank)} <= meanings
-    )
-
-
-def _read_extent(kernel: Description, values: Sequence[Any]) -> Shape:
-    """The domain's extent, from the values of the parameters."""
-    axes = {}
-    for parameter, value in zip(kernel.params, values, strict=True):
-        if parameter.meaning == "n":
-            return (int(value),)
-        if parameter.meaning == "extent":
-            return tuple(map(int, value))
-        if parameter.meaning.startswith("extent"):
-            axes[int(parameter.meaning[-1])] = int(value)
-    return tuple(axes[axis] for axis in range(kernel.rank))
 
 
 # --- the declaration ---
@@ -117,8 +51,10 @@ def make_kernel(kernel: Description, code: bytes, **options: Any) -> gx.Kernel:
         declared["access"] = roles
     elif kernel.declare == "counts":
         declared |= {"inputs": roles.count("in"), "outputs": roles.count("out")}
-    if kernel.say_count:
+    if kernel.count != "unsaid":
         declared["count"] = kernel.count
+    if kernel.in_place:
+        declared["in_place"] = True
     if kernel.init != "default":
         declared["init"] = kernel.init
     if kernel.out_shape not in ("", "call"):
@@ -126,24 +62,27 @@ def make_kernel(kernel: Description, code: bytes, **options: Any) -> gx.Kernel:
     if kernel.grid:
         declared["grid"] = _make_grid(kernel)
     constants = {each[0]: each[3] for each in kernel.constants if each[3] is not None}
-    sizes = zip(kernel.local_ids, kernel.local, strict=True)
-    constants |= {spec_id: size for spec_id, size in sizes if spec_id is not None and size}
+    sizes = list(zip(kernel.local_ids, kernel.local, strict=True))
+    if kernel.size_by != "constants":
+        sizes = sizes[1:]
+    constants |= {spec_id: size for spec_id, size in sizes if spec_id is not None}
+    if kernel.size_by == "work_group":
+        declared["work_group"] = kernel.local[0]
     if constants:
         declared["constants"] = constants
     defaults = {each.name: each.default for each in kernel.params if each.default is not None}
     if defaults:
         declared["params"] = defaults
-    if has_domain_in_shapes(kernel) or _has_reference_by_params(kernel):
+    if has_reference(kernel):
         declared["reference"] = functools.partial(compute_reference, kernel)
     return gx.Kernel.from_spirv(code, **declared)
 
 
-def _has_reference_by_params(kernel: Description) -> bool:
-    """Whether the parameters tell a reference the shapes of the outputs. The number of elements
-    does not tell how many axes they have."""
-    return has_domain_in_params(kernel) and (
-        kernel.rank > 1 or all(len(call.axes) == 1 for call in kernel.calls)
-    )
+def has_reference(kernel: Description) -> bool:
+    """Whether the model can be the kernel's `reference`: its keywords and the shapes determine the
+    results. The number of elements does not tell how many axes an output has."""
+    by_params = has_domain_in_params(kernel) and kernel.rank > 1
+    return (has_domain_in_shapes(kernel) or by_params) and not has_same_names(kernel)
 
 
 def _compute_out_shape(kernel: Description, *shapes: Shape) -> Any:
@@ -152,31 +91,8 @@ def _compute_out_shape(kernel: Description, *shapes: Shape) -> Any:
     return found[0] if len(found) == 1 else found
 
 
-def compute_out_shapes(kernel: Description, axes: Shape) -> list[Shape]:
-    """The shapes of the pure outputs."""
-    size = math.prod(axes)
-    return [
-        (
-            _shape_domain(kernel, buffer, axes)
-            if buffer.length == "n"
-            else (_count_derived(kernel, buffer, size),)
-        )
-        + buffer.trailing
-        for buffer in kernel.buffers
-        if buffer.role == "out"
-    ]
-
-
-def _divide(kernel: Description, extent: Shape) -> tuple[int, int, int]:
-    """The work-groups that cover the domain."""
-    x, y, z = (
-        -(-size // local) for size, local in zip((*extent, 1, 1), kernel.local, strict=False)
-    )
-    return x, y, z
-
-
 def _compute_grid_of_shapes(kernel: Description, *shapes: Shape) -> Any:
-    groups = _divide(kernel, _compute_extent(kernel, compute_axes(kernel, shapes)))
+    groups = divide(kernel, compute_extent(kernel, compute_axes(kernel, shapes)))
     return groups[: kernel.rank] if kernel.rank < 3 else groups
 
 
@@ -192,18 +108,8 @@ class _GridOfParams:
     def __init__(self, kernel: Description) -> None:
         self._kernel = kernel
 
-    def __call__(self, *_shapes: Shape, params: Any) -> tuple[int, int, int]:
-        # In the order of the parameters, which may have no names.
-        return _divide(self._kernel, _read_extent(self._kernel, list(params.values())))
-
-
-def compute_fixed_grid(kernel: Description) -> tuple[int, int, int]:
-    """Work-groups that cover the domain of every call; few, if the code loops."""
-    if kernel.loop:
-        return 3, 1, 1
-    grids = [_divide(kernel, call.extent) for call in kernel.calls]
-    x, y, z = (max(grid[axis] for grid in grids) for axis in range(3))
-    return x, y, z
+    def __call__(self, *_shapes: Shape, params: Mapping[str, Any]) -> tuple[int, int, int]:
+        return divide(self._kernel, read_extent(self._kernel, read_keywords(self._kernel, params)))
 
 
 # --- arrays and parameters ---
@@ -240,80 +146,15 @@ def draw_elements(kernel: Description, number: int, call: Call) -> Array:
     raw = draw_bits(seed, found.nbytes // 8 + 1).tobytes()[: found.nbytes]
     found = np.frombuffer(bytearray(raw), buffer.dtype).reshape(leading)
     for at, member in enumerate(buffer.members):
-        shape = leading if member.width == 1 else (*leading, member.width)
+        shape = found[member.name].shape
         found[member.name] = draw_numbers(kernel, KINDS[member.kind], shape, seed + at + 1)
     return found
 
 
-def lay_out(array: Array, layout: str, empty: Callable[..., Array]) -> Any:
-    """The same values in another memory layout, or as a list; `empty` makes mapped arrays."""
-    if layout == "list" and array.dtype.names is None and array.size:
-        return array.tolist()
-    if layout in ("mapped", "part"):
-        mapped = make_mapped(empty, array.shape, array.dtype, part=layout == "part")
-        mapped[...] = array
-        return mapped
-    if layout == "strided":
-        room = np.zeros((2 * len(array), *array.shape[1:]), array.dtype)
-        room[::2] = array
-        return room[::2]
-    if layout == "reversed":
-        return array[::-1].copy()[::-1]
-    if layout == "swapped" and array.dtype.names is None:
-        return array.astype(array.dtype.newbyteorder())
-    if layout == "read-only":
-        array.flags.writeable = False
-    return array
-
-
 def make_arrays(kernel: Description, call: Call) -> list[Array]:
     """What a call passes, inputs and in-out arguments in binding order, as plain arrays."""
-    return [
-        draw_elements(kernel, number, call)
-        for number, buffer in enumerate(kernel.buffers)
-        if buffer.role != "out"
-    ]
-
-
-def list_values(kernel: Description, call: Call) -> list[Any]:
-    """The values of all parameters."""
-    found: list[Any] = []
-    for parameter, value in zip(kernel.params, call.values, strict=True):
-        if parameter.meaning == "n":
-            found.append(math.prod(call.extent))
-        elif parameter.meaning == "extent":
-            found.append(call.extent[: parameter.width])
-        elif parameter.meaning.startswith("extent"):
-            found.append(call.extent[int(parameter.meaning[-1])])
-        else:
-            found.append(_convert(parameter, parameter.default if value is None else value))
-    return found
-
-
-def _convert(parameter: Parameter, value: Any) -> Any:
-    """A value as the Python number, or the list of numbers, of the parameter's kind."""
-    if isinstance(value, list):
-        return [_convert(parameter, each) for each in value]
-    return float(value) if KINDS[parameter.kind].is_float else value
-
-
-def make_params(kernel: Description, call: Call) -> Any:
-    """What a call passes as `params=`; None: nothing."""
-    values = list_values(kernel, call)
-    if not values:
-        return None
-    if call.typed:
-        values = [
-            np.array(value, KINDS[parameter.kind].dtype)[()]
-            for value, parameter in zip(values, kernel.params, strict=True)
-        ]
-    if call.by_position or kernel.optimize:  # names are stripped
-        return tuple(values)
-    return {
-        parameter.name: value
-        for parameter, value, given in zip(kernel.params, values, call.values, strict=True)
-        if parameter.meaning != "value" or given is not None
-    } or None
+    found = [draw_elements(kernel, number, call) for number in list_passed(kernel)]
+    return [found[find_original(call, number)] for number in range(len(found))]
 
 
 def make_options(kernel: Description, call: Call) -> dict[str, Any]:
@@ -328,52 +169,6 @@ def make_options(kernel: Description, call: Call) -> dict[str, Any]:
     return options
 
 
-def make_outputs(
-    kernel: Description, call: Call, arrays: Sequence[Array], empty: Callable[..., Array]
-) -> Any:
-    """What a call passes as `out=`: arrays with old contents, or in-out arguments themselves.
-    `empty` makes mapped arrays."""
-    if not call.out:
-        return None
-    passed = iter(arrays)
-    outputs = []
-    for number, buffer in enumerate(kernel.buffers):
-        given = None if buffer.role == "out" else next(passed)
-        if buffer.role == "inout" and call.out == "same":
-            outputs.append(given)
-        elif buffer.role != "in":
-            shape = get_leading(kernel, number, call) + buffer.trailing
-            outputs.append(_make_output(call.out, shape, buffer.dtype, empty))
-    return outputs[0] if len(outputs) == 1 else tuple(outputs)
-
-
-def _make_output(
-    out: str, shape: Shape, dtype: np.dtype[Any], empty: Callable[..., Array]
-) -> Array:
-    if out == "strided":
-        room = _fill(np.empty((2 * shape[0], *shape[1:]), dtype), 0xAB)
-        return room[::2]
-    if out == "given":
-        return _fill(np.empty(shape, dtype), 0xAB)
-    return _fill(make_mapped(empty, shape, dtype, part=out == "part"), 0xAB)
-
-
-def make_mapped(
-    empty: Callable[..., Array], shape: Shape, dtype: np.dtype[Any], *, part: bool = False
-) -> Array:
-    """A mapped array, or all but the first elements of one. Structs are views of bytes, because
-    mapped arrays have numeric dtypes."""
-    whole = (shape[0] + part, *shape[1:])
-    if dtype.names is None:
-        return empty(whole, dtype)[int(part) :]
-    return empty((*whole, dtype.itemsize), np.uint8).view(dtype)[int(part) :, ..., 0]
-
-
-def _fill(array: Array, byte: int) -> Array:
-    array.reshape(-1).view(np.uint8)[:] = byte
-    return array
-
-
 # --- results ---
 
 
@@ -381,8 +176,7 @@ def list_inits(kernel: Description) -> list[Any]:
     """The initial value of each pure output; None: unknown."""
     outputs = [buffer for buffer in kernel.buffers if buffer.role == "out"]
     if kernel.init == "default":
-        by_element = kernel.split == "elements"
-        return [None if by_element and not each.has_padding else 0 for each in outputs]
+        return [0] * len(outputs)
     if isinstance(kernel.init, list):
         return kernel.init
     return [kernel.init] * len(outputs)
@@ -397,14 +191,14 @@ def compute_results(
 ) -> list[Array]:
     """The results of a call: outputs and in-out arguments, in binding order. `unknown` is the byte
     that fills outputs without an initial value."""
-    extent = _compute_extent(kernel, axes)
+    extent = compute_extent(kernel, axes)
     passed, inits = iter(arrays), iter(list_inits(kernel))
     shapes = iter(compute_out_shapes(kernel, axes))
     found, flat = [], []
     for buffer in kernel.buffers:
         if buffer.role == "out":
             init, shape = next(inits), next(shapes)
-            array = _fill(np.empty(shape, buffer.dtype), unknown if init is None else 0)
+            array = fill(np.empty(shape, buffer.dtype), unknown if init is None else 0)
             if init is not None:
                 array[...] = init
         else:
@@ -425,11 +219,17 @@ def _copy_native(array: Array) -> Array:
 
 def compute_reference(kernel: Description, *arrays: Array, **params: Any) -> tuple[Array, ...]:
     """The model as a kernel's `reference`."""
-    values = list(params.values())
+    values = read_keywords(kernel, params)
     if has_domain_in_shapes(kernel):
         axes = compute_axes(kernel, [array.shape for array in arrays])
     else:
-        axes = _read_extent(kernel, values)[::-1]
+        axes = read_extent(kernel, values)[::-1]
+    filled = find_filled(kernel)
+    if filled is not None and values[filled] is None:
+        passed = kernel.buffers[list_passed(kernel)[0]] if arrays else None
+        shape = arrays[0].shape if passed else compute_out_shapes(kernel, axes)[0]
+        trailing = (passed or kernel.buffers[0]).trailing
+        values[filled] = math.prod(shape[: len(shape) - len(trailing)])
     return tuple(compute_results(kernel, arrays, values, axes))
 
 

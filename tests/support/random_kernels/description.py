@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,12 +22,27 @@ Place = list[Any]
 
 
 @dataclass(frozen=True)
+class Length:
+    """The length of an array that specialization constants determine."""
+
+    text: str
+    """In GLSL, of the constants' names: "S5 * 2"."""
+    value: int
+    """With the constants that the kernel is made with."""
+    default: int
+    """The length by which the compiler places what follows the array: that of the constant's
+    default in the code, or 1 if the length is an expression."""
+
+
+@dataclass(frozen=True)
 class Member:
-    """A member of a struct."""
+    """A member of a struct, or of a block that is one struct."""
 
     name: str
     kind: str
     width: int = 1
+    length: Length | None = None
+    """How many entries its array has; None: it is no array. Only in a block."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +67,11 @@ class Buffer:
     """The number of elements where `length` is "fixed"."""
     sized: bool = False
     """Whether the code declares the fixed length."""
+    spelled: Length | None = None
+    """The fixed length in the code, where specialization constants determine it."""
+    block: bool = False
+    """Whether the block is one struct of scalars, vectors and arrays of them: no array of its
+    own, and one element for callers."""
     packing: str = "std430"
     """The layout of its memory: std430, std140 (strides of 16 bytes) or scalar (no padding)."""
     qualifiers: str = ""
@@ -58,6 +80,11 @@ class Buffer:
     loads: bool = False
     stores: bool = False
     """Whether the code loads from it, and stores to it (atomic operations included)."""
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether stores compare their index with the length, which the code knows."""
+        return self.block or self.spelled is not None
 
     @property
     def access_in_code(self) -> str:
@@ -101,40 +128,70 @@ class Buffer:
     def has_padding(self) -> bool:
         """Whether an element has bytes that no kernel writes."""
         used = sum(kind.dtype.itemsize * width for _, kind, width in self.parts())
-        return used < self.dtype.itemsize * math.prod(self.trailing)
+        return self.block or used < self.dtype.itemsize * math.prod(self.trailing)
+
+
+def place_members(
+    members: Sequence[Member | Parameter], packing: str = "std430"
+) -> list[tuple[int, int]]:
+    """The offset and the size in bytes of each member of a block. The compiler places the members
+    by the default lengths of arrays; an array's size is that of its length."""
+    found, end = [], 0
+    for member in members:
+        size = KINDS[member.kind].dtype.itemsize
+        align = size * (4 if member.width == 3 else member.width)
+        nbytes = behind = size * member.width
+        if member.length is not None:
+            align = -(-align // 16) * 16 if packing == "std140" else align
+            nbytes, behind = align * member.length.value, align * member.length.default
+        offset = -(-end // align) * align
+        found.append((offset, nbytes))
+        end = offset + behind
+    return found
+
+
+def have_overlap(members: Sequence[Member | Parameter], packing: str = "std430") -> bool:
+    """Whether an array reaches into the member behind it, because it is longer than the compiler
+    knew."""
+    placed = place_members(members, packing)
+    return any(one[0] + one[1] > other[0] for one, other in pairwise(placed))
 
 
 def _lay_out(members: tuple[Member, ...]) -> np.dtype[Any]:
     """A struct's dtype by the rules of std430: a member is aligned to its size, vectors of three
     components as those of four, and the struct to its largest alignment."""
-    names: list[str] = []
     formats: list[Any] = []
-    offsets: list[int] = []
-    end, largest = 0, 1
-    for member in members:
+    end, largest, placed = 0, 1, place_members(members)
+    for member, (offset, nbytes) in zip(members, placed, strict=True):
         scalar = KINDS[member.kind].dtype
-        align = scalar.itemsize * (4 if member.width == 3 else member.width)
-        offset = -(-end // align) * align
-        names.append(member.name)
-        formats.append(scalar if member.width == 1 else (scalar, (member.width,)))
-        offsets.append(offset)
-        end, largest = offset + scalar.itemsize * member.width, max(largest, align)
+        padded = 4 if member.width == 3 else member.width
+        shape: tuple[int, ...] = (member.width,) if member.width > 1 else ()
+        if member.length is not None:
+            shape = (member.length.value, padded) if padded > 1 else (member.length.value,)
+        formats.append((scalar, shape) if shape else scalar)
+        end, largest = max(end, offset + nbytes), max(largest, scalar.itemsize * padded)
+    names, offsets = [each.name for each in members], [offset for offset, _ in placed]
     size = -(-end // largest) * largest
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size})
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A member of the push constants behind the count, or of the uniform buffer."""
+    """A member of the push constants or of the uniform buffer."""
 
     name: str
     kind: str
     width: int = 1
     meaning: str = "value"
-    """ "value": any; "n": the size of the domain; "extent": its extent in x, y and z, as a vector
-    or, with the axis behind it ("extent0"), as a number."""
+    """ "value": any; "count": the number of elements of the first argument; "n": the size of the
+    domain; "extent": its extent in x, y and z, as a vector or, with the axis behind it ("extent0"),
+    as a number."""
     default: Any = None
     """The value that the kernel declares, if any."""
+    block: str = "push"
+    """Where it is: "push" or "uniform"."""
+    length: Length | None = None
+    """How many entries its array has; None: it is no array."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +210,8 @@ class Statement:
     """The atomic operation (add, min, max, and, or, xor); "": a store."""
     skip: tuple[int, int] | None = None
     """(m, r): invocations whose index is r modulo m do not store."""
+    when: tuple[Expression, Expression] | None = None
+    """(a, b): invocations store where a < b."""
 
 
 @dataclass(frozen=True)
@@ -178,17 +237,21 @@ class Call:
     seed: int
     values: tuple[Any, ...]
     """One per parameter; those with a meaning are computed, those with None use the default."""
-    layout: str = "plain"
-    """plain, strided, swapped (byte order), read-only, reversed, mapped (memory that the device can
-    access), part (of such memory) or list (of Python numbers)."""
-    out: str = ""
-    """ "": new arrays, "given": arrays of the caller, "mapped": those in memory that the device can
-    access, "part": parts of such memory, "strided": every second element of other arrays, "same":
-    the in-out arguments themselves."""
+    layouts: tuple[str, ...] = ()
+    """How each passed array lies in memory; `memory.py` lists the layouts. Those of a list that is
+    too short are plain."""
+    outs: tuple[str, ...] = ()
+    """What `out=` has for each result; `memory.py` lists it. Empty: the call has no `out=`."""
+    keep: bool = False
+    """Whether the results stay on the device."""
     by_position: bool = False
     """Whether parameters are given as a tuple."""
     typed: bool = False
     """Whether parameters are NumPy's numbers and arrays."""
+    omitted: int | None = None
+    """The parameter for which the call gives no value although it must."""
+    number: int = 0
+    """Its place among the calls of the kernel, for messages."""
 
 
 @dataclass(frozen=True)
@@ -198,7 +261,6 @@ class Description:
     name: str
     buffers: tuple[Buffer, ...]
     statements: tuple[Statement, ...]
-    calls: tuple[Call, ...]
     split: str = "whole"
     small: bool = False
     """Whether values are small integers, so that floating point is exact."""
@@ -206,8 +268,14 @@ class Description:
     """Whether small values may be negative."""
     rank: int = 1
     local: tuple[int, int, int] = (64, 1, 1)
+    """The work-group size; 0: the plan chooses it, or the kernel is refused."""
     local_ids: tuple[int | None, int | None, int | None] = (None, None, None)
     """The specialization constants of the work-group size."""
+    size_by: str = "code"
+    """Who says the size in x: "code" (a number), "constants" or "work_group" (the declaration),
+    "default" (that of the constant, which the code names), "nobody"."""
+    size_default: int = 0
+    """The default of the size's constant, where the code names it `S0`."""
     grid: str = ""
     """ "": none given; "shapes", "params" or "tuple": what `grid=` depends on."""
     guard: str = "count"
@@ -218,14 +286,15 @@ class Description:
     """A buffer with one element per invocation."""
     loop: bool = False
     """Whether an invocation processes several elements, at the distance of the grid."""
-    count: bool = True
-    """Whether the push constants begin with the count."""
     params: tuple[Parameter, ...] = ()
-    block: str = "push"
-    """Where the parameters are: "push" or "uniform"."""
+    """Members of the push constants, then those of the uniform buffer."""
+    count: Any = "unsaid"
+    """What the declaration says as `count=`: True, False or a name; "unsaid": nothing."""
+    instances: bool = False
+    """Whether the blocks of the parameters have instance names."""
     uniform_binding: int = 0
-    say_count: bool = False
-    """Whether `count=` is declared."""
+    in_place: bool = False
+    """Whether `in_place=True` is declared."""
     declare: str = "code"
     """How access is declared: "code" (not at all), "access" or "counts"."""
     out_shape: str = ""
@@ -256,8 +325,9 @@ class Description:
         given = dict(data)
         given["buffers"] = tuple(_make_buffer(each) for each in given["buffers"])
         given["statements"] = tuple(_make_statement(each) for each in given["statements"])
-        given["calls"] = tuple(_make_call(each) for each in given["calls"])
-        given["params"] = tuple(Parameter(**each) for each in given.get("params", ()))
+        given["params"] = tuple(
+            Parameter(**_with_length(each, "length")) for each in given.get("params", ())
+        )
         if given.get("tile") is not None:
             given["tile"] = Tile(**given["tile"])
         for name in ("local", "local_ids"):
@@ -280,16 +350,18 @@ def _strip(value: Any) -> Any:
     return value
 
 
+def _with_length(data: dict[str, Any], name: str) -> dict[str, Any]:
+    """The data with a `Length` where it has one."""
+    return {**data, name: Length(**data[name])} if data.get(name) is not None else data
+
+
 def _make_buffer(data: dict[str, Any]) -> Buffer:
-    members = tuple(Member(**each) for each in data.get("members", ()))
-    return Buffer(**{**data, "members": members})
+    members = tuple(Member(**_with_length(each, "length")) for each in data.get("members", ()))
+    return Buffer(**{**_with_length(data, "spelled"), "members": members})
 
 
 def _make_statement(data: dict[str, Any]) -> Statement:
-    skip = data.get("skip")
-    return Statement(**{**data, "skip": None if skip is None else tuple(skip)})
-
-
-def _make_call(data: dict[str, Any]) -> Call:
-    tuples = {name: tuple(data[name]) for name in ("extent", "axes", "own", "values")}
-    return Call(**{**data, **tuples})
+    pairs = {
+        name: None if data.get(name) is None else tuple(data[name]) for name in ("skip", "when")
+    }
+    return Statement(**{**data, **pairs})

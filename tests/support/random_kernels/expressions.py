@@ -4,11 +4,15 @@ An expression is a list whose first entry names the node:
 
     ["load", buffer, place, part, component]   an element, its member or column, or one component
     ["param", number, component]               a parameter of the call
+    ["entry", number, at, component]           an entry of a parameter that is an array; at None:
+                                               the one of the invocation's index
+    ["sign", number]                           the sign bit of a parameter that is a float
     ["constant", value]                        a literal
     ["spec", id]                               a specialization constant
     ["index", modulus]                         the invocation's index (modulus 0: all of it)
     ["coordinate", axis, modulus]              one coordinate of the invocation
     ["length", buffer]                         the number of elements of a buffer
+    ["built-in", name, modulus]                what `work_groups.BUILT_INS` lists
     ["tile"]                                   the result of the computation in shared memory
     ["dot", a, b]                              row y of matrix a times column x of matrix b
     ["+", a, b] and so on                      an operation
@@ -28,6 +32,8 @@ import numpy.typing as npt
 
 from tests.support.random_kernels.description import Buffer, Description, Expression, Place
 from tests.support.random_kernels.kinds import KINDS, Kind
+from tests.support.random_kernels.sizes import count_groups
+from tests.support.random_kernels.work_groups import BUILT_INS
 
 Array = npt.NDArray[Any]
 AXES = "xyzw"
@@ -53,16 +59,26 @@ def render_load(
     kernel: Description, buffer: int, place: Place, part: int, component: int | None
 ) -> str:
     """A load, converted to 32 bits if the kind is narrower."""
-    accessor, kind, width = kernel.buffers[buffer].parts()[part]
-    index = render_place(kernel, buffer, place)
+    _, kind, width = kernel.buffers[buffer].parts()[part]
+    index = render_place(kernel, buffer, place, part)
     if kernel.helpers:
         return f"load{buffer}_{part}({index})" + (
             f".{AXES[component]}" if component is not None else ""
         )
-    found = f"{render_array(kernel, buffer)}[{index}]{accessor}"
+    found = render_element(kernel, buffer, part, index)
     if component is not None:
         found, width = f"{found}.{AXES[component]}", 1
     return f"{KINDS[kind.wide].spell(width)}({found})" if kind.wide else found
+
+
+def render_element(kernel: Description, buffer: int, part: int, index: str) -> str:
+    """A part of an element of a buffer, as it is loaded and stored."""
+    described = kernel.buffers[buffer]
+    accessor = described.parts()[part][0]
+    if not described.block:
+        return f"{render_array(kernel, buffer)}[{index}]{accessor}"
+    is_array = described.members[part].length is not None
+    return f"s{buffer}{accessor}" + (f"[{index}]" if is_array else "")
 
 
 def render_array(kernel: Description, buffer: int) -> str:
@@ -70,14 +86,18 @@ def render_array(kernel: Description, buffer: int) -> str:
     return f"s{buffer}.b{buffer}" if kernel.buffers[buffer].instance else f"b{buffer}"
 
 
-def render_length(kernel: Description, buffer: int) -> str:
-    """The number of elements of a buffer."""
-    return f"uint({render_array(kernel, buffer)}.length())"
+def render_length(kernel: Description, buffer: int, part: int = 0) -> str:
+    """The number of elements of a buffer, or of entries of a block's member."""
+    described = kernel.buffers[buffer]
+    spelled = described.members[part].length if described.block else described.spelled
+    if spelled is not None:
+        return f"uint({spelled.text})"
+    return "1u" if described.block else f"uint({render_array(kernel, buffer)}.length())"
 
 
-def render_place(kernel: Description, buffer: int, place: Place) -> str:
+def render_place(kernel: Description, buffer: int, place: Place, part: int = 0) -> str:
     """The index in a buffer that an invocation loads from or stores to."""
-    name, length = place[0], render_length(kernel, buffer)
+    name, length = place[0], render_length(kernel, buffer, part)
     if name == "bin":
         return f"{render(kernel, place[1], KINDS['uint'], 1)} % {length}"
     if name == "indirect":
@@ -95,13 +115,36 @@ def render_place(kernel: Description, buffer: int, place: Place) -> str:
     }[name]
 
 
+def render_name(kernel: Description, number: int) -> str:
+    """The name of a parameter in the code."""
+    parameter = kernel.params[number]
+    block = {"push": "pushed.", "uniform": "values."}[parameter.block] if kernel.instances else ""
+    return f"{block}{parameter.name}"
+
+
 def _render_param(kernel: Description, number: int, component: int | None) -> str:
-    return kernel.params[number].name + ("" if component is None else f".{AXES[component]}")
+    return render_name(kernel, number) + ("" if component is None else f".{AXES[component]}")
+
+
+def _render_entry(kernel: Description, number: int, at: int | None, component: int | None) -> str:
+    length = kernel.params[number].length
+    assert length is not None
+    index = f"i % uint({length.text})" if at is None else f"{at}"
+    return f"{render_name(kernel, number)}[{index}]" + (
+        "" if component is None else f".{AXES[component]}"
+    )
+
+
+def _render_built_in(_kernel: Description, name: str, modulus: int) -> str:
+    return BUILT_INS[name][0] + (f" % {modulus}u" if modulus else "")
 
 
 _LEAVES: dict[str, Callable[..., str]] = {
     "load": render_load,
     "param": _render_param,
+    "entry": _render_entry,
+    "sign": lambda kernel, number: f"floatBitsToUint({render_name(kernel, number)}) >> 31u",
+    "built-in": _render_built_in,
     "constant": lambda _kernel, value: f"{value}{'u' if value >= 1 << 31 else ''}",
     "spec": lambda _kernel, spec_id: f"S{spec_id}",
     "index": lambda _kernel, modulus: f"i % {modulus}u" if modulus else "i",
@@ -128,6 +171,9 @@ class Invocations:
         """`arrays` have shape (elements, *element shape), in binding order."""
         self.kernel, self.arrays, self.values, self.extent = kernel, arrays, values, extent
         self.count = int(np.prod(extent))
+        if kernel.guard == "count":
+            counts = [n for n, each in enumerate(kernel.params) if each.meaning == "count"]
+            self.count = min(self.count, int(values[counts[0]]))
         self.index = np.arange(self.count)
         self.tile: Array | None = None
 
@@ -142,11 +188,14 @@ class Invocations:
         leaves: dict[str, Callable[..., Any]] = {
             "load": self._load,
             "param": self._get_param,
+            "entry": self._get_entry,
+            "sign": lambda number: np.signbit(np.array([[self.values[number]]], float)),
+            "built-in": self._get_built_in,
             "constant": lambda value: np.array([[value]]),
             "spec": self._get_constant,
             "index": lambda modulus: (self.index % modulus if modulus else self.index)[:, None],
             "coordinate": lambda axis, modulus: (self.coordinate(axis) % modulus)[:, None],
-            "length": lambda buffer: np.array([[len(self.arrays[buffer])]]),
+            "length": lambda buffer: np.array([[self._count_entries(buffer, 0)]]),
             "tile": lambda: self.tile,
             "dot": self._multiply,
         }
@@ -167,6 +216,18 @@ class Invocations:
         value = np.atleast_1d(np.array(self.values[number], dtype))[None, :]
         return value if component is None else value[:, component : component + 1]
 
+    def _get_entry(self, number: int, at: int | None, component: int | None) -> Array:
+        value = np.array(self.values[number], KINDS[self.kernel.params[number].kind].dtype)
+        entries: Array = value[self.index % len(value) if at is None else np.array([at])]
+        found = entries.reshape(len(entries), self.kernel.params[number].width)
+        return found if component is None else found[:, component : component + 1]
+
+    def _get_built_in(self, name: str, modulus: int) -> Array:
+        elements = [len(array) for array in self.arrays]
+        groups = count_groups(self.kernel, self.extent, elements)
+        found = BUILT_INS[name][1](self.index, self.kernel.local[0], groups)
+        return (found % modulus if modulus else found)[:, None]
+
     def _get_constant(self, spec_id: int) -> Array:
         [constant] = [each for each in self.kernel.constants if each[0] == spec_id]
         _, kind, default, value = constant
@@ -174,14 +235,18 @@ class Invocations:
 
     def _load(self, buffer: int, place: Place, part: int, component: int | None) -> Array:
         described = self.kernel.buffers[buffer]
-        found = get_part(described, self.arrays[buffer], part)[self.place_index(buffer, place)]
+        index = self.place_index(buffer, place, part)
+        found = get_part(described, self.arrays[buffer], part)[index]
         found = found if component is None else found[:, component : component + 1]
         kind = described.parts()[part][1]
         return found.astype(KINDS[kind.wide].dtype if kind.wide else kind.dtype)
 
-    def place_index(self, buffer: int, place: Place) -> Array:
-        """The index in a buffer, for every invocation."""
-        name, length, i = place[0], len(self.arrays[buffer]), self.index
+    def _count_entries(self, buffer: int, part: int) -> int:
+        return len(get_part(self.kernel.buffers[buffer], self.arrays[buffer], part))
+
+    def place_index(self, buffer: int, place: Place, part: int = 0) -> Array:
+        """The index in a buffer, or in a block's member, for every invocation."""
+        name, length, i = place[0], self._count_entries(buffer, part), self.index
         if name == "bin":
             bins = self.evaluate(place[1], KINDS["uint"])[:, 0].astype(np.int64) % length
             return np.broadcast_to(bins, i.shape)
@@ -215,12 +280,16 @@ class Invocations:
 
 
 def get_part(buffer: Buffer, array: Array, part: int) -> Array:
-    """A view of a member, a column or the elements themselves, of shape (elements, components)."""
+    """A view of a member, a column or the elements themselves, of shape (elements, components);
+    of the entries of an array in a block."""
     _, _, width = buffer.parts()[part]
     if buffer.members:
         names = array.dtype.names
         assert names is not None
-        found = array[names[part]]
+        found: Array = array[names[part]]
+        if buffer.members[part].length is not None:
+            entries: Array = found[0]
+            return entries[:, None] if width == 1 else entries[:, :width]
         return found[:, None] if width == 1 else found
     if buffer.columns:
         return array[:, part, :width]

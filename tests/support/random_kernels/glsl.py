@@ -7,16 +7,20 @@ import subprocess
 from dataclasses import replace
 from typing import Any
 
+from gpu_executor.errors import SpirvError
 from gpu_executor.spirv import read_interface
 from tests.support.random_kernels.description import Buffer, Description, Statement
 from tests.support.random_kernels.expressions import (
     AXES,
     render,
     render_array,
+    render_element,
     render_length,
+    render_name,
     render_place,
 )
 from tests.support.random_kernels.kinds import KINDS, Kind
+from tests.support.random_kernels.work_groups import find_built_ins
 
 
 def write_glsl(kernel: Description) -> str:
@@ -40,7 +44,10 @@ def compile_kernel(kernel: Description) -> tuple[Description, bytes]:
 
 
 def _list_interface(code: bytes) -> Any:
-    interface = read_interface(code)
+    try:
+        interface = read_interface(code)
+    except SpirvError as error:  # running the kernel shows whether that is right
+        return str(error)
     accesses = [(each.binding, each.access) for each in interface.buffers]
     constants = [each.spec_id for each in interface.constants]
     return accesses, constants, interface.push_constant_bytes, interface.uniform is None
@@ -67,6 +74,8 @@ def _list_extensions(kernel: Description) -> list[str]:
     used = {statement.compute for statement in kernel.statements}
     used |= {parameter.kind for parameter in kernel.params}
     used |= {kernel.tile.compute} if kernel.tile is not None else set()
+    if "subgroups" in find_built_ins(kernel):
+        found.add("GL_KHR_shader_subgroup_basic")
     found |= {KINDS[name].arithmetic for name in used if KINDS[name].arithmetic}
     for statement in kernel.statements:
         kind = kernel.buffers[statement.buffer].scalar
@@ -91,28 +100,57 @@ def _declare(kernel: Description) -> list[str]:
         if size != 1 or spec_id is not None or axis == "x"
     ]
     lines = [f"layout({', '.join(sizes)}) in;"]
+    if kernel.size_default:
+        size = f"const uint S0 = {kernel.size_default}u;"
+        lines.append(f"layout(constant_id = {kernel.local_ids[0]}) {size}")
     lines += [
         f"layout(constant_id = {spec_id}) const {kind} S{spec_id} = {kind}({default});"
         for spec_id, kind, default, _ in kernel.constants
     ]
-    members = [f"{KINDS[each.kind].spell(each.width)} {each.name};" for each in kernel.params]
-    if kernel.block == "uniform" and members:
-        where = f"layout(set = 0, binding = {kernel.uniform_binding}, std140)"
-        lines.append(f"{where} uniform Values {{ {' '.join(members)} }};")
-        members = []
-    if kernel.count:
-        members = ["uint count;", *members]
-    if members:
-        lines.append(f"layout(push_constant, std430) uniform Push {{ {' '.join(members)} }};")
+    lines += _declare_params(kernel)
     for number, buffer in enumerate(kernel.buffers):
         lines += _declare_buffer(number, buffer)
     if kernel.tile is not None:
-        lines.append(f"shared {kernel.tile.compute} tile[{kernel.local[0]}];")
+        lines.append(f"shared {kernel.tile.compute} tile[{_render_tile_size(kernel)}];")
     return lines
+
+
+def _declare_params(kernel: Description) -> list[str]:
+    lines = []
+    for block, where, name in (
+        ("push", "push_constant, std430", "pushed"),
+        ("uniform", f"set = 0, binding = {kernel.uniform_binding}, std140", "values"),
+    ):
+        members = [
+            f"{KINDS[each.kind].spell(each.width)} {each.name}"
+            + ("" if each.length is None else f"[{each.length.text}]")
+            for each in kernel.params
+            if each.block == block
+        ]
+        instance = f" {name}" if kernel.instances else ""
+        if members:
+            inner = " ".join(f"{each};" for each in members)
+            lines.append(f"layout({where}) uniform {block.capitalize()} {{ {inner} }}{instance};")
+    return lines
+
+
+def _declare_block(number: int, buffer: Buffer) -> str:
+    inner = " ".join(
+        f"{KINDS[m.kind].spell(m.width)} {m.name}"
+        + ("" if m.length is None else f"[{m.length.text}]")
+        + ";"
+        for m in buffer.members
+    )
+    return (
+        f"layout(set = 0, binding = {buffer.binding}, std430) {buffer.qualifiers} buffer "
+        f"Block{number} {{ {inner} }} s{number};"
+    )
 
 
 def _declare_buffer(number: int, buffer: Buffer) -> list[str]:
     lines = []
+    if buffer.block:
+        return [_declare_block(number, buffer)]
     if buffer.members:
         inner = " ".join(f"{KINDS[m.kind].spell(m.width)} {m.name};" for m in buffer.members)
         kind = f"Element{number}"
@@ -122,7 +160,7 @@ def _declare_buffer(number: int, buffer: Buffer) -> list[str]:
         kind = f"{prefix}{buffer.columns}x{buffer.width}"
     else:
         kind = buffer.scalar.spell(buffer.width)
-    length = buffer.fixed if buffer.sized else ""
+    length = "" if not buffer.sized else buffer.fixed if not buffer.spelled else buffer.spelled.text
     instance = f" s{number}" if buffer.instance else ""
     lines.append(
         f"layout(set = 0, binding = {buffer.binding}, {buffer.packing}) {buffer.qualifiers} buffer "
@@ -137,8 +175,8 @@ def _declare_buffer(number: int, buffer: Buffer) -> list[str]:
 def _write_helpers(kernel: Description) -> list[str]:
     lines = []
     for number, buffer in enumerate(kernel.buffers if kernel.helpers else ()):
-        for part, (accessor, kind, width) in enumerate(buffer.parts()):
-            element = f"{render_array(kernel, number)}[at]{accessor}"
+        for part, (_, kind, width) in enumerate(buffer.parts()):
+            element = render_element(kernel, number, part, "at")
             wide = _widen(kind).spell(width)
             if buffer.loads:
                 lines.append(f"{wide} load{number}_{part}(uint at) {{ return {wide}({element}); }}")
@@ -170,20 +208,19 @@ def _widen(kind: Kind) -> Kind:
 
 def _render_extent(kernel: Description, axis: int) -> str:
     """The domain's extent along an axis."""
-    for parameter in kernel.params:
+    for number, parameter in enumerate(kernel.params):
         if parameter.meaning == "extent":
-            return f"{parameter.name}.{AXES[axis]}"
+            return f"{render_name(kernel, number)}.{AXES[axis]}"
         if parameter.meaning == f"extent{axis}":
-            return parameter.name
+            return render_name(kernel, number)
     return f"S{20 + axis}"
 
 
 def _render_bound(kernel: Description) -> str:
     """The number of invocations that have an element."""
-    if kernel.guard == "count":
-        return "count"
-    if kernel.guard == "n":
-        return next(each.name for each in kernel.params if each.meaning == "n")
+    if kernel.guard in ("count", "n"):
+        meanings = [each.meaning for each in kernel.params]
+        return render_name(kernel, meanings.index(kernel.guard))
     return render_length(kernel, kernel.guarded_by)
 
 
@@ -227,15 +264,15 @@ def _write_statements(kernel: Description) -> str:
 
 def _write_statement(kernel: Description, statement: Statement) -> str:
     buffer = kernel.buffers[statement.buffer]
-    accessor, kind, width = buffer.parts()[statement.part]
+    _, kind, width = buffer.parts()[statement.part]
     compute = KINDS[statement.compute]
     value = render(kernel, statement.value, compute, width)
     if compute.wide:
         # glslc declares the capability for narrow arithmetic for an addition, but not for a
         # minimum or maximum alone.
         value = f"{compute.spell(width)}({value} + {compute.spell(width)}(0))"
-    place = render_place(kernel, statement.buffer, statement.place)
-    element = f"{render_array(kernel, statement.buffer)}[{place}]"
+    place = render_place(kernel, statement.buffer, statement.place, statement.part)
+    element = render_element(kernel, statement.buffer, statement.part, place)
     wide = f"{_widen(kind).spell(width)}({value})"
     if statement.atomic:
         operation = f"atomic{statement.atomic.capitalize()}"
@@ -250,12 +287,23 @@ def _write_statement(kernel: Description, statement: Statement) -> str:
         written = f"store{statement.buffer}_{statement.part}({place}, {wide});"
     else:
         converted = f"{kind.spell(width)}({wide})" if kind.wide else wide
-        written = f"{element}{accessor} = {converted};"
+        written = f"{element} = {converted};"
+    conditions = []
+    if buffer.is_bounded and not statement.atomic:
+        conditions.append(f"i < {render_length(kernel, statement.buffer, statement.part)}")
+    if statement.when is not None:
+        less, more = (render(kernel, each, compute, 1) for each in statement.when)
+        conditions.append(f"{less} < {more}")
     if statement.place == ["group"]:
-        return f"if (gl_LocalInvocationID.x == 0u) {written}"
-    if statement.skip is not None:
-        return f"if (i % {statement.skip[0]}u != {statement.skip[1]}u) {written}"
-    return written
+        conditions.append("gl_LocalInvocationID.x == 0u")
+    elif statement.skip is not None:
+        conditions.append(f"i % {statement.skip[0]}u != {statement.skip[1]}u")
+    return f"if ({' && '.join(conditions)}) {written}" if conditions else written
+
+
+def _render_tile_size(kernel: Description) -> str:
+    """The work-group size; any number where nobody says it, because the kernel is refused."""
+    return "S0" if kernel.size_default else f"{kernel.local[0] or 64}u"
 
 
 _SYNC = "memoryBarrierShared(); barrier();"
@@ -264,12 +312,12 @@ _SYNC = "memoryBarrierShared(); barrier();"
 def _write_tile(kernel: Description) -> list[str]:
     tile = kernel.tile
     assert tile is not None
-    kind, size = tile.compute, kernel.local[0]
+    kind, size = tile.compute, _render_tile_size(kernel)
     value = render(kernel, tile.value, KINDS[kind], 1)
     lines = [
         "    uint lane = gl_LocalInvocationID.x;",
-        f"    uint base = gl_WorkGroupID.x * {size}u;",
-        f"    uint filled = bound > base ? min({size}u, bound - base) : 0u;",
+        f"    uint base = gl_WorkGroupID.x * {size};",
+        f"    uint filled = bound > base ? min({size}, bound - base) : 0u;",
         f"    tile[lane] = {kind}(0);",
         f"    if (inside) tile[lane] = {value};",
         f"    {_SYNC}",
@@ -277,16 +325,16 @@ def _write_tile(kernel: Description) -> list[str]:
     if tile.operation == "reverse":
         result = "tile[inside ? filled - 1u - lane : lane]"
     elif tile.operation == "sum":
-        lines.append(f"    for (uint s = {size // 2}u; s > 0u; s /= 2u) {{")
+        lines.append(f"    for (uint s = {size} / 2u; s > 0u; s /= 2u) {{")
         lines.append(f"        if (lane < s) tile[lane] += tile[lane + s]; {_SYNC} }}")
         result = "tile[0]"
     elif tile.operation == "scan":
-        lines.append(f"    for (uint s = 1u; s < {size}u; s *= 2u) {{")
+        lines.append(f"    for (uint s = 1u; s < {size}; s *= 2u) {{")
         lines.append(f"        {kind} before = lane >= s ? tile[lane - s] : {kind}(0); {_SYNC}")
         lines.append(f"        tile[lane] += before; {_SYNC} }}")
         result = "tile[lane]"
     else:
-        lines.append(f"    for (uint r = 0u; r < {size}u; ++r) {{")
+        lines.append(f"    for (uint r = 0u; r < {size}; ++r) {{")
         lines.append("        uint a = 2u * lane + (r & 1u);")
         lines.append("        if (a + 1u < filled && tile[a] > tile[a + 1u]) {")
         lines.append(f"            {kind} swap = tile[a]; tile[a] = tile[a + 1u];")

@@ -66,3 +66,5 @@ KINDS = {
         Kind("float16_t", "f2", "f16vec", 1 << 11, "float", _16, f"{_EXPLICIT}float16"),
     )
 }
+PLAIN_KINDS = ("float", "int", "uint")
+"""The kinds that WebGPU has, too."""

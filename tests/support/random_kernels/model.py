@@ -60,12 +60,19 @@ def _run_statement(invocations: Invocations, statement: Statement) -> None:
     with np.errstate(all="ignore"):
         value = value.astype(KINDS[kind.wide].dtype if kind.wide else kind.dtype)
         value = np.broadcast_to(value.astype(kind.dtype), (invocations.count, width))
-    place = invocations.place_index(number, statement.place)
+    place = invocations.place_index(number, statement.place, statement.part)
     chosen = np.ones(invocations.count, bool)
+    if buffer.is_bounded:
+        chosen &= place < len(target)
+    if statement.when is not None:
+        less, more = (
+            invocations.evaluate(each, KINDS[statement.compute])[:, 0] for each in statement.when
+        )
+        chosen &= less < more
     if statement.place == ["group"]:
-        chosen = invocations.index % kernel.local[0] == 0
+        chosen &= invocations.index % kernel.local[0] == 0
     elif statement.skip is not None:
-        chosen = invocations.index % statement.skip[0] != statement.skip[1]
+        chosen &= invocations.index % statement.skip[0] != statement.skip[1]
     if statement.atomic:
         ATOMIC[statement.atomic].at(target, place[chosen], value[chosen])
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import platform
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,18 +14,32 @@ import numpy as np
 import numpy.typing as npt
 
 import gpu_executor as gx
+from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import DeviceLacksError
 from tests.support.random_kernels.calls import (
     Expected,
     compute_expected,
     describe_difference,
-    lay_out,
     make_arrays,
     make_options,
-    make_outputs,
-    make_params,
 )
 from tests.support.random_kernels.description import Call, Description
+from tests.support.random_kernels.memory import (
+    Memory,
+    download,
+    find_aliased,
+    find_original,
+    get_layout,
+    make_outputs,
+)
+from tests.support.random_kernels.outcomes import (
+    is_refusal,
+    may_refuse,
+    may_refuse_kernel,
+    predict_call,
+    predict_kernel,
+)
+from tests.support.random_kernels.parameters import make_params
 
 Array = npt.NDArray[Any]
 TIMEOUT = 120.0
@@ -34,10 +49,12 @@ GATHERED = 3
 
 @dataclass
 class Tally:
-    """What ran, what the device refused, and what was wrong."""
+    """What ran, what was refused, and what was wrong."""
 
     kernels: int = 0
     calls: int = 0
+    predicted: Counter[str] = field(default_factory=Counter)
+    """Kernels and calls that were refused as predicted, by what is wrong with them."""
     refused: Counter[str] = field(default_factory=Counter)
     """Kernels that the device lacks something for, by the message."""
     failures: list[str] = field(default_factory=list)
@@ -50,18 +67,39 @@ class Tally:
         assert self.kernels + refused >= kernels, self
         assert self.calls >= calls * self.kernels // (self.kernels + refused), self
 
+    def __str__(self) -> str:
+        predicted = sum(self.predicted.values())
+        return f"{self.calls} calls, {len(self.failures)} wrong, {predicted} refused as predicted"
+
 
 class PreparedCall:
     """A call with its arrays, and what to compare the results with."""
 
-    def __init__(self, kernel: Description, call: Call, empty: Callable[..., Array]) -> None:
-        """`empty` makes mapped arrays."""
-        self._kernel, self._call = kernel, call
-        self._before, self._expected = _compute_expected(Hashable(kernel, call))
-        self.arrays = [lay_out(array.copy(), call.layout, empty) for array in self._before]
-        self.out = make_outputs(kernel, call, self.arrays, empty)
+    def __init__(
+        self, kernel: Description, call: Call, memory: Memory, *, is_refused: bool = False
+    ) -> None:
+        """`is_refused`: no results are expected."""
+        self.kernel, self.call = kernel, call
+        self._expected: Expected = [], []
+        if is_refused:
+            self.before = make_arrays(kernel, call)
+        else:
+            self.before, self._expected = _compute_expected(Hashable(kernel, call))
+        self.arrays: list[Any] = []
+        for number, array in enumerate(self.before):
+            original = find_original(call, number)
+            self.arrays.append(
+                self.arrays[original]
+                if original != number
+                else memory.lay_out(array.copy(), get_layout(call, number))
+            )
+        self.out = make_outputs(kernel, call, self.arrays, memory)
         self.options = make_options(kernel, call)
         self.params = make_params(kernel, call)
+
+    @property
+    def has_inout(self) -> bool:
+        return any(each.role == "inout" for each in self.kernel.buffers)
 
     def describe_fault(self, result: Any) -> str:
         """What is wrong with the result or with the arrays; "" if nothing is."""
@@ -72,17 +110,23 @@ class PreparedCall:
                 return "the results are not the arrays of out="
         elif self._shares_memory(result):
             return "a result shares memory with an argument"
-        changed = [
-            number
-            for number, (array, before) in enumerate(zip(self.arrays, self._before, strict=True))
-            if not _are_equal(array, before)
-        ]
-        if changed and self._call.out != "same":
-            return f"argument {changed[0]} was changed"
-        return describe_difference(self._kernel, self._expected, result)
+        return self.describe_changes() or describe_difference(
+            self.kernel, self._expected, download(result)
+        )
+
+    def describe_changes(self, *, refused: bool = False) -> str:
+        """Which argument was changed, apart from those that are results of a call that ran."""
+        written = set() if refused else set(find_aliased(self.kernel, self.call).values())
+        written = {find_original(self.call, number) for number in written}
+        for number, (array, before) in enumerate(zip(self.arrays, self.before, strict=True)):
+            kept = self.out is None or find_original(self.call, number) not in written
+            if kept and not _are_equal(array, before):
+                return f"argument {number} was changed"
+        return ""
 
     def _shares_memory(self, result: Any) -> bool:
         results = result if isinstance(result, tuple) else (result,)
+        results = tuple(each for each in results if isinstance(each, np.ndarray))
         passed = [array for array in self.arrays if isinstance(array, np.ndarray)]
         return any(np.may_share_memory(one, other) for one in results for other in passed)
 
@@ -108,8 +152,14 @@ def _compute_expected(of: Hashable) -> tuple[list[Array], Expected]:
     return arrays, compute_expected(of.kernel, of.call, arrays)
 
 
+def forget_expected() -> None:
+    """Free the expected results of kernels that do not run again."""
+    _compute_expected.cache_clear()
+
+
 def _are_equal(one: Any, other: Array) -> bool:
     """Whether two arrays hold the same numbers; the padding of structs does not count."""
+    one = one.numpy() if isinstance(one, DeviceArray) else one
     names = other.dtype.names
     if names is None:
         return np.array_equal(one, other)
@@ -126,13 +176,33 @@ class Method(Protocol):
     ) -> Sequence[Any]: ...
 
 
+Step = tuple[Method, int]
+"""A method, and how many calls it gets."""
+
+
 def run_single(
     backend: Any, kernel: gx.Kernel, calls: list[PreparedCall], **options: Any
 ) -> Sequence[Any]:
     """One call after the other."""
     return [
-        backend.run(kernel, *each.arrays, out=each.out, **each.options, **options) for each in calls
+        backend.run(
+            kernel,
+            *each.arrays,
+            out=each.out,
+            **({"keep": True} if each.call.keep and _has_device_arrays(backend) else {}),
+            **each.options,
+            **options,
+        )
+        for each in calls
     ]
+
+
+def _runs_spirv(backend: Any) -> bool:
+    return not isinstance(backend, gx.CpuBackend | gx.WgpuExecutor)
+
+
+def _has_device_arrays(backend: Any) -> bool:
+    return isinstance(backend, gx.PersistentVulkanBackend | gx.CpuBackend | gx.GpuExecutor)
 
 
 def run_batch(
@@ -192,7 +262,8 @@ def _list_params(calls: list[PreparedCall]) -> dict[str, Any]:
     return {} if all(each is None for each in params) else {"params": params}
 
 
-TAKES_OUT_SHAPE: tuple[Method, ...] = (run_single, submit_calls)
+TAKES_OUT_SHAPE = ("run_single", "submit_calls", "run_in_graph", "replay_graph")
+TAKES_DEVICE_ARRAYS = ("run_single", "submit_calls")
 
 
 def needs_halves(described: Description) -> bool:
@@ -208,49 +279,125 @@ def is_lavapipe_on_arm64() -> bool:
     return platform.machine() == "aarch64" and gx.VulkanSpirvBackend().device.kind == "cpu"
 
 
+class KernelRun:
+    """Runs calls of one kernel on a backend, and adds what happened to a tally."""
+
+    def __init__(
+        self,
+        tally: Tally,
+        backend: Any,
+        described: Description,
+        make: Callable[[], gx.Kernel],
+        **options: Any,
+    ) -> None:
+        """`make` makes the kernel, and `options` are keyword arguments of the backend's methods."""
+        self._tally, self._backend, self._described = tally, backend, described
+        self._make, self._options = make, options
+        self._kernel: gx.Kernel | None = None
+        self.is_over = False
+        """Whether the kernel was refused, so that its calls cannot run."""
+        on_device = not isinstance(backend, gx.CpuBackend)
+        if needs_halves(described) and on_device and is_lavapipe_on_arm64():
+            tally.refused["float16"] += 1
+            self.is_over = True
+        if not _runs_spirv(backend) and "size" in predict_kernel(described):
+            self.is_over = True  # only the plan of a dispatch misses the size
+
+    def run(self, method: Method, calls: Sequence[Call]) -> None:
+        """Run calls with a method: together, but singly those that may be refused."""
+        if self.is_over or self._is_refused():
+            return
+        if self._described.out_shape == "call" and method.__name__ not in TAKES_OUT_SHAPE:
+            return
+        fault = predict_kernel(self._described)
+        if fault:
+            also = predict_call(self._described, calls[0])
+            self._run(method, calls[:1], f"{fault} {also}".strip())
+            self.is_over = True
+            return
+        for call in calls if method is run_single else ():
+            if not self.is_over:
+                fault = predict_call(self._described, call)
+                self._run(method, [call], fault, may_refuse(self._described, call))
+        if method is not run_single:
+            right = [call for call in calls if not predict_call(self._described, call)]
+            self._run(method, [c for c in right if not may_refuse(self._described, c)])
+
+    def _is_refused(self) -> bool:
+        """Whether making the kernel is refused, as it may be."""
+        perhaps = may_refuse_kernel(self._described)
+        if not perhaps or self._kernel is not None:
+            return False
+        try:
+            self._kernel = self._make()
+        except Exception as error:
+            self.is_over = is_refusal(error, perhaps)
+            self._tally.predicted[perhaps] += self.is_over
+        return self.is_over
+
+    def _run(
+        self, method: Method, calls: Sequence[Call], fault: str = "", perhaps: str = ""
+    ) -> None:
+        """Run calls; `fault` is what they must be refused for, `perhaps` what they may be."""
+        tally, where = self._tally, f"{self._described.name}, {method.__name__}"
+        memory = Memory(self._backend, on_device=method.__name__ in TAKES_DEVICE_ARRAYS)
+        prepared = [
+            PreparedCall(self._described, each, memory, is_refused=bool(fault)) for each in calls
+        ]
+        try:
+            if self._kernel is None:
+                self._kernel = self._make()
+            results = method(self._backend, self._kernel, prepared, **self._options)
+        except DeviceLacksError as error:
+            names = re.findall(r"lacks (.*)", str(error))
+            if names:
+                tally.refused[names[0]] += 1
+            else:
+                tally.failures.append(f"{where}: {error}")
+            self.is_over = True
+            return
+        except Exception as error:
+            expected = fault or perhaps
+            # Members that overlap have no values that could be compared.
+            changed = [
+                "" if "layout" in expected else each.describe_changes(refused=not perhaps)
+                for each in prepared
+            ]
+            if not is_refusal(error, expected) or any(changed):
+                words = " ".join([f"{type(error).__name__}: {error}", *changed])
+                numbers = f", call {calls[0].number}" if len(calls) == 1 else ""
+                tally.failures.append(f"{where}{numbers}: {words} (expected: {expected})")
+            else:
+                tally.predicted[expected] += 1
+                tally.calls += len(calls)
+            return
+        tally.calls += len(prepared)
+        for call, result in zip(prepared, results, strict=True):
+            wrong = "not refused" if fault else call.describe_fault(result)
+            if wrong:
+                tally.failures.append(f"{where}, call {call.call.number}: {wrong} {fault}")
+
+    @property
+    def ran(self) -> bool:
+        """Whether any call ran."""
+        return self._kernel is not None
+
+
 def run_kernel(
     tally: Tally,
     backend: Any,
     described: Description,
-    kernel: gx.Kernel,
-    *methods: Method,
+    make: Callable[[], gx.Kernel],
+    calls: Sequence[Call],
+    *steps: Step,
     **options: Any,
 ) -> None:
-    """Run all calls of a kernel with each of the methods, and add what happened to the tally.
-    `options` are keyword arguments of the backend's methods."""
-    if (
-        needs_halves(described)
-        and is_lavapipe_on_arm64()
-        and not isinstance(backend, gx.CpuBackend)
-    ):
-        tally.refused["float16"] += 1
-        return
-    ran = False
-    empty = backend.empty if isinstance(backend, gx.PersistentVulkanBackend) else np.empty
-    for method in methods:
-        if described.out_shape == "call" and method not in TAKES_OUT_SHAPE:
-            continue
-        calls = list(described.calls)
+    """Run the first calls of a kernel with each of the methods, and add what happened to the
+    tally."""
+    run = KernelRun(tally, backend, described, make, **options)
+    for method, count in steps:
+        several = calls[:count]
         if method is submit_calls:
-            calls = [replace(each, seed=each.seed + n) for each in calls for n in range(GATHERED)]
-        prepared = [PreparedCall(described, each, empty) for each in calls]
-        where = f"{described.name}, {method.__name__}"
-        try:
-            results = method(backend, kernel, prepared, **options)
-        except DeviceLacksError as error:
-            names = [name for name in kernel.interface.capability_names() if name in str(error)]
-            if names and "lacks" in str(error):
-                tally.refused[names[0]] += 1
-            else:
-                tally.failures.append(f"{where}: {error}")
-            return
-        except Exception as error:
-            tally.failures.append(f"{where}: {type(error).__name__}: {error}")
-            continue
-        for number, (call, result) in enumerate(zip(prepared, results, strict=True)):
-            fault = call.describe_fault(result)
-            if fault:
-                tally.failures.append(f"{where}, call {number}: {fault}")
-        ran = True
-        tally.calls += len(prepared)
-    tally.kernels += ran
+            several = [replace(one, seed=one.seed + n) for one in several for n in range(GATHERED)]
+        run.run(method, several)
+    tally.kernels += run.ran

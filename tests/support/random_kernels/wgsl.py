@@ -5,13 +5,21 @@ from __future__ import annotations
 from gpu_executor.wgsl import WgslCode
 from tests.support.random_kernels.description import Description, Expression, Place, Statement
 from tests.support.random_kernels.expressions import AXES
+from tests.support.random_kernels.parameters import find_filled, list_members
 
 SCALARS = {"float": "f32", "int": "i32", "uint": "u32"}
 
 
 def make_wgsl(kernel: Description) -> WgslCode:
     """The WGSL text of a kernel, and the names of its parameters."""
-    return WgslCode(write_wgsl(kernel), params=tuple(each.name for each in kernel.params))
+    names = [kernel.params[number].name for number in _list_words(kernel)]
+    return WgslCode(write_wgsl(kernel), params=tuple(names))
+
+
+def _list_words(kernel: Description) -> list[int]:
+    """The parameters of the words behind the number of elements."""
+    filled = find_filled(kernel)
+    return [number for number in list_members(kernel) if number != filled]
 
 
 def write_wgsl(kernel: Description) -> str:
@@ -27,13 +35,10 @@ def write_wgsl(kernel: Description) -> str:
     body = [f"            {_write(kernel, each, constants)}" for each in kernel.statements]
     # Constant expressions that overflow are errors in WGSL; variables wrap around.
     lines += [f"var<private> k{at}: u32 = {value}u;" for at, value in enumerate(constants)]
-    bound = {
-        "count": "param(0u)",
-        "length": f"arrayLength(&b{kernel.guarded_by})",
-        "n": next(
-            (_render_param(kernel, n) for n, p in enumerate(kernel.params) if p.meaning == "n"), ""
-        ),
-    }[kernel.guard]
+    bound = f"arrayLength(&b{kernel.guarded_by})"
+    if kernel.guard != "length":
+        meanings = [each.meaning for each in kernel.params]
+        bound = f"u32({_render_param(kernel, meanings.index(kernel.guard))})"
     lines += [
         "@compute @workgroup_size(work_group)",
         "fn main(@builtin(workgroup_id) group: vec3<u32>,",
@@ -60,9 +65,15 @@ def _write(kernel: Description, statement: Statement, constants: list[int]) -> s
     value = _render(kernel, statement.value, statement.compute, buffer.width, constants)
     place = _render_place(kernel, statement.buffer, statement.place)
     written = f"b{statement.buffer}[{place}] = {spell(buffer.kind, buffer.width)}({value});"
+    conditions = []
     if statement.skip is not None:
-        return f"if (i % {statement.skip[0]}u != {statement.skip[1]}u) {{ {written} }}"
-    return written
+        conditions.append(f"i % {statement.skip[0]}u != {statement.skip[1]}u")
+    if statement.when is not None:
+        less, more = (
+            _render(kernel, each, statement.compute, 1, constants) for each in statement.when
+        )
+        conditions.append(f"{less} < {more}")
+    return f"if ({' && '.join(conditions)}) {{ {written} }}" if conditions else written
 
 
 def _render(
@@ -72,7 +83,7 @@ def _render(
     if name in ("<<", ">>"):
         left = _render(kernel, operands[0], compute, width, constants)
         return f"({left} {name} {_convert(f'{operands[1][1]}u', 'uint', 1, width)})"
-    if name in ("load", "param", "constant", "index", "length"):
+    if name in ("load", "param", "sign", "constant", "index", "length"):
         found, own = _render_leaf(kernel, node, constants)
         return _convert(found, compute, own, width)
     parts = [_render(kernel, each, compute, width, constants) for each in operands]
@@ -96,6 +107,8 @@ def _render_leaf(kernel: Description, node: Expression, constants: list[int]) ->
         return f"k{len(constants) - 1}", 1
     if name == "param":
         return _render_param(kernel, first), 1
+    if name == "sign":
+        return f"(bitcast<u32>({_render_param(kernel, first)}) >> 31u)", 1
     if name == "index":
         return f"(i % {first}u)" if first else "i", 1
     return f"arrayLength(&b{first})", 1
@@ -108,7 +121,8 @@ def _convert(found: str, compute: str, own: int, width: int) -> str:
 
 
 def _render_param(kernel: Description, number: int) -> str:
-    word, kind = f"param({number + 1}u)", kernel.params[number].kind
+    words, kind = _list_words(kernel), kernel.params[number].kind
+    word = f"param({words.index(number) + 1}u)" if number in words else "param(0u)"
     return word if kind == "uint" else f"bitcast<{SCALARS[kind]}>({word})"
 
 
