@@ -22,13 +22,14 @@ def test_a_file_of_the_users_own_is_read(tmp_path: Path) -> None:
         assert read_own_file(path, 1000) == content
 
 
-@pytest.mark.parametrize("depth", [1_200, 4_900, 6_000, 100_000])
+@pytest.mark.parametrize("depth", [101, 6_000, 100_000])
 @pytest.mark.parametrize("opening", ["[", '{"a": '])
 def test_json_that_is_nested_too_deeply_is_a_value_error(depth: int, opening: str) -> None:
     closing = "]" if opening == "[" else "}"
-    with pytest.raises(ValueError, match=r"nested too deeply|opening brackets"):
+    with pytest.raises(ValueError, match="nested too deeply"):
         parse_json(opening * depth + "1" + closing * depth)
-    assert parse_json(opening * 20 + "1" + closing * 20) is not None
+    assert parse_json(opening * 100 + "1" + closing * 100) is not None
+    assert parse_json('["' + r"\"[[{" * depth + '", ' + "[], " * depth + "1]")[-1] == 1
 
 
 def count_open_files() -> int:

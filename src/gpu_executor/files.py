@@ -6,11 +6,14 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Any
 
-MAX_BRACKETS = 5_000
+MAX_DEPTH = 100
+"""Brackets of JSON that may be open at once."""
+_JSON_MARK = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 MAX_JSON_BYTES = 1 << 20
 """The largest JSON file of the cache folder that is read; they have a few kilobytes."""
 OPEN_FLAGS = os.O_RDONLY | sum(
@@ -19,18 +22,17 @@ OPEN_FLAGS = os.O_RDONLY | sum(
 
 
 def parse_json(text: str) -> Any:
-    """Parse JSON; raises `ValueError` for text that is not JSON or may be nested too deeply.
+    """Parse JSON; raises `ValueError` for text that is not JSON or is nested too deeply.
 
-    Python's parser recurses for every bracket. A library may have raised the recursion limit beyond
-    what the stack can hold, and then deep nesting would crash the process.
+    Python's parser recurses for every open bracket. A library may have raised the recursion limit
+    beyond what the stack can hold, and then deep nesting would crash the process.
     """
-    brackets = text.count("[") + text.count("{")
-    if brackets > MAX_BRACKETS:
-        raise ValueError(f"{brackets:,} opening brackets, at most {MAX_BRACKETS:,} are parsed")
-    try:
-        return json.loads(text)
-    except RecursionError:
-        raise ValueError("the text is nested too deeply") from None
+    depth = 0
+    for mark in _JSON_MARK.finditer(text):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(mark[0], 0)
+        if depth > MAX_DEPTH:
+            raise ValueError(f"the text is nested too deeply, with {depth} open brackets")
+    return json.loads(text)
 
 
 def read_own_file(path: Path, max_bytes: int) -> bytes:

@@ -132,9 +132,15 @@ def _is_frozen_dataclass(value: Any) -> bool:
 def _list_fields(value: Any) -> list[str]:
     """The names of a dataclass's fields; raises `NoKeyError` if there are other attributes, which
     nobody would compare. Cached properties are computed from the fields."""
-    if "__dataclass_params__" not in vars(type(value)):
-        raise NoKeyError(value, "its class has attributes beside the dataclass's; decorate it too")
     names = [each.name for each in dataclasses.fields(value)]
+    for base in type(value).__mro__[:-1]:
+        is_own = "__dataclass_params__" in vars(base)
+        if not is_own and base.__module__ not in ("abc", "typing"):
+            raise NoKeyError(value, f"its class derives from {base.__name__}, no frozen dataclass")
+        slots = vars(base).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name not in names and name not in ("__dict__", "__weakref__"):
+                raise NoKeyError(value, f"its attribute {name!r} is no field; make it one")
     for name in getattr(value, "__dict__", {}):
         known = name in names or isinstance(
             getattr(type(value), name, None), functools.cached_property

@@ -294,7 +294,7 @@ def test_auto_falls_back_to_the_cpu_after_a_loss_and_warns_once(
     monkeypatch.setattr(DeviceCandidate, "open", reopen)
     with pytest.warns(
         RuntimeWarning,
-        match=r"to the CPU \(NumPy\), no usable device is left: .*it is not there any",
+        match=r"to the CPU \(NumPy\): no usable device is left: .*it is not there any",
     ):
         np.testing.assert_array_equal(opened.run(ADD, *words(3)), total(words(3)))
     np.testing.assert_array_equal(opened.submit(ADD, *words(4)).result(), total(words(4)))

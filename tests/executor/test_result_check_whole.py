@@ -224,7 +224,7 @@ def test_reference_at_has_indices_for_each_of_several_outputs() -> None:
 def kernel_with(kernel_: gx.Kernel, **changes: Any) -> gx.Kernel:
     return gx.Kernel.from_spirv(
         kernel_.spirv,
-        count=True,
+        count=kernel_.count is not None,
         access=[argument.access for argument in kernel_.arguments],
         out_shape=kernel_.out_shape,
         **changes,

@@ -7,13 +7,10 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.curves import PointArray
-from gpu_executor.errors import DeviceLacksError
 from gpu_executor.ops import msm_parts
-from gpu_executor.ops import points as points_module
-from gpu_executor.ops.msm import Msm
 from gpu_executor.ops.msm_plan import MsmPlan, plan_msm
 from gpu_executor.ops.msm_runs import run_plan
-from gpu_executor.ops.points import make_points, to_limb_form
+from gpu_executor.ops.points import to_limb_form
 from tests.support.device_arrays import get_device_memory
 
 POINTS, BATCH, WINDOW_BITS = 12, 5, 4
@@ -61,19 +58,3 @@ def test_tables_of_multiples_and_parts_of_a_batch_give_the_same_sums(
     found = PointArray(curve, sums.numpy())
     totals = [sum(a * b for a, b in zip(logarithms, row, strict=True)) for row in scalars]
     assert (found == curve.generator * totals).all()
-
-
-def test_a_device_that_ends_loops_early_refuses_to_join_too_many_windows(
-    gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """lavapipe would leave the loop over the windows and give a wrong sum. Short scalars have few
-    windows."""
-    monkeypatch.setattr(points_module, "MAX_ITERATIONS", 20_000)
-    curve, device = gx.curves.BLS12_381_G1, get_device_memory(gpu)
-    plan = plan_msm(2, 1, curve.order.bit_length())
-    windows, result = (make_points(device, curve.key, each) for each in (plan.windows, 1))
-    if gpu.device.kind == "cpu":
-        with pytest.raises(DeviceLacksError, match="ends the loops of a kernel after 250"):
-            Msm(device, curve.key, plan).join(windows, result)
-    points = gpu.to_device(curve.generator * [1, 2])
-    assert (curve.msm(points, [1, 3]).to_host() == curve.generator * 7).all()

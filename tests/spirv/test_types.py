@@ -12,7 +12,7 @@ import pytest
 from gpu_executor.errors import SpirvError
 from gpu_executor.kernel_arguments import have_same_layout
 from gpu_executor.spirv import ShaderInterface, StorageBlock, read_interface
-from tests.support.glsl import compile_glsl
+from tests.support.glsl import assemble_spirv, compile_glsl
 
 EXTENSIONS = """
 #extension GL_EXT_shader_explicit_arithmetic_types : require
@@ -354,3 +354,63 @@ def test_random_structs_have_the_layout_of_their_rules(layout: str, seed: int) -
     for buffer, (text, dtype) in zip(found.buffers, structs, strict=True):
         assert buffer.element == dtype, text
         assert buffer.stride == dtype.itemsize
+
+
+@pytest.mark.parametrize(
+    ("length", "constants", "expected"),
+    [
+        ("Select %uint (SLessThan %bool %a %b) %3 %5", {0: 0xFFFFFFFF, 1: 1}, 3),
+        ("Select %uint (ULessThan %bool %a %b) %3 %5", {0: 0xFFFFFFFF, 1: 1}, 5),
+        ("BitwiseAnd %uint (SDiv %uint %a %2) %7", {0: 0xFFFFFFF9}, 5),
+        ("BitwiseAnd %uint (UDiv %uint %a %2) %7", {0: 0xFFFFFFF9}, 4),
+        ("BitwiseAnd %uint (ShiftRightArithmetic %uint %a %2) %7", {0: 0x80000000}, None),
+        ("BitwiseAnd %uint (ShiftRightArithmetic %uint %a %31) %7", {0: 0x80000000}, 7),
+        ("BitwiseAnd %uint (ShiftRightLogical %uint %a %31) %7", {0: 0x80000000}, 1),
+        ("Select %uint (IEqual %bool %a %i) %3 %5", {0: 0xFFFFFFFF, 2: -1}, 3),
+    ],
+)
+def test_the_operation_decides_the_sign_of_its_operands(
+    length: str, constants: dict[int, int], expected: int | None
+) -> None:
+    """Values as the SPIR-V specification defines them; a length of 0 is none."""
+    outer, _, inner = length.partition("(")
+    inner, _, rest = inner.partition(")")
+    text = f"""
+OpCapability Shader
+OpMemoryModel Logical GLSL450
+OpEntryPoint GLCompute %main "main"
+OpExecutionMode %main LocalSize 1 1 1
+OpDecorate %a SpecId 0
+OpDecorate %b SpecId 1
+OpDecorate %i SpecId 2
+OpDecorate %array ArrayStride 4
+OpDecorate %block Block
+OpMemberDecorate %block 0 Offset 0
+OpDecorate %buffer DescriptorSet 0
+OpDecorate %buffer Binding 0
+%void = OpTypeVoid
+%function = OpTypeFunction %void
+%bool = OpTypeBool
+%uint = OpTypeInt 32 0
+%int = OpTypeInt 32 1
+%a = OpSpecConstant %uint 8
+%b = OpSpecConstant %uint 1
+%i = OpSpecConstant %int 1
+%2 = OpConstant %uint 2
+%3 = OpConstant %uint 3
+%5 = OpConstant %uint 5
+%7 = OpConstant %uint 7
+%31 = OpConstant %uint 31
+%inner = OpSpecConstantOp {inner.split()[1]} {inner.split()[0]} {" ".join(inner.split()[2:])}
+%length = OpSpecConstantOp %uint {outer.split()[0]} %inner {rest}
+%array = OpTypeArray %uint %length
+%block = OpTypeStruct %array
+%pointer = OpTypePointer StorageBuffer %block
+%buffer = OpVariable %pointer StorageBuffer
+%main = OpFunction %void None %function
+%label = OpLabel
+OpReturn
+OpFunctionEnd
+"""
+    found = read_interface(assemble_spirv(text), constants).buffers[0]
+    assert found.length == expected

@@ -46,3 +46,40 @@ def test_an_array_of_structs_has_its_size_on_the_device(
     assert np.array_equal(found.numpy(), np.arange(count) + 700)
     for n, each in enumerate(neighbours):
         assert (each.numpy() == n).all()
+
+
+IN_OUT = """
+#version 450
+layout(local_size_x = 64) in;
+struct S { float a; uint b; };
+layout(binding = 0) buffer X { TYPE x[]; };
+void main() {
+    uint i = gl_GlobalInvocationID.x;
+    if (i < x.length()) CHANGE;
+}
+"""
+
+
+@pytest.mark.parametrize("shape", [(6,), (2, 3), (1, 2, 3)])
+def test_in_out_arguments_of_several_axes(
+    gpu: gx.PersistentVulkanBackend, shape: tuple[int, ...]
+) -> None:
+    kernel = gx.Kernel.from_glsl(IN_OUT.replace("TYPE", "uint").replace("CHANGE", "x[i] += i"))
+    x = np.full(shape, 5, np.uint32)
+    expected = 5 + np.arange(6).reshape(shape)
+    np.testing.assert_array_equal(gpu.run(kernel, x, keep=True).numpy(), expected)
+    np.testing.assert_array_equal(x, 5)
+
+
+def test_structs_whose_fields_have_other_names(gpu: gx.PersistentVulkanBackend) -> None:
+    kernel = gx.Kernel.from_glsl(
+        IN_OUT.replace("TYPE", "S").replace("CHANGE", "x[i].b += uint(x[i].a)")
+    )
+    x = np.zeros((2, 2), [("p", "f4"), ("q", "u4")])
+    x["p"], x["q"] = 3, np.arange(4).reshape(2, 2)
+    kept = gpu.run(kernel, x, keep=True)
+    np.testing.assert_array_equal(kept.numpy()["b"], 3 + x["q"])
+    out = np.zeros_like(x)
+    assert gpu.run(kernel, kept, out=out) is out
+    np.testing.assert_array_equal(out["q"], 6 + x["q"])
+    np.testing.assert_array_equal(out["p"], 3)

@@ -250,6 +250,17 @@ void main() {
     assert not is_read_before_written(lined_code, 0, 1)
 
 
+def test_a_specialized_index_is_not_known() -> None:
+    code = compile_glsl("""
+layout(local_size_x = 64) in;
+layout(constant_id = 0) const int AXIS = 0;
+layout(binding = 0) readonly buffer X { float x[]; };
+layout(binding = 1) writeonly buffer Z { float z[]; };
+void main() { z[gl_GlobalInvocationID[AXIS]] = x[gl_GlobalInvocationID[AXIS]] + 1; }
+""")
+    assert not is_read_before_written(code, 0, 1)
+
+
 def test_elements_of_different_sizes_are_not_the_same_element() -> None:
     code = compile_glsl("""
 layout(local_size_x = 64) in;

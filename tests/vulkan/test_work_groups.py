@@ -136,11 +136,13 @@ SIZED_VALUES: dict[str, Callable[[Any, int], Any]] = {
 
 
 @pytest.mark.parametrize("value", SIZED_VALUES)
-@pytest.mark.parametrize("options", [(), ("-O",)], ids=["names", "optimised"])
+@pytest.mark.parametrize(
+    ("vulkan", "options"), [("1.2", ()), ("1.2", ("-O",)), ("1.3", ())], ids=str
+)
 def test_the_size_constant_in_the_code_has_its_default(
-    gpu: gx.PersistentVulkanBackend, value: str, options: tuple[str, ...]
+    gpu: gx.PersistentVulkanBackend, value: str, vulkan: str, options: tuple[str, ...]
 ) -> None:
-    code = compile_glsl(strip_version(SIZED).replace("VALUE", value), "1.2", options=options)
+    code = compile_glsl(strip_version(SIZED).replace("VALUE", value), vulkan, options=options)
     compute = SIZED_VALUES[value]
     for declared, block in (({}, 32), ({"work_group": 16}, 16), ({"constants": {0: 8}}, 8)):
         kernel = gx.Kernel.from_spirv(code, **declared)
@@ -206,6 +208,25 @@ def test_sizes_of_two_dimensions_have_the_defaults_that_the_code_names(
     i = np.arange(width * height).reshape(height, width) + 100 * named * height
     expected = np.tile(i, (2, 3)).ravel()
     np.testing.assert_array_equal(gpu.run(kernel, out_shape=expected.shape), expected)
+
+
+def test_atomic_operations_count_the_invocations_of_a_declared_size(
+    gpu: gx.PersistentVulkanBackend,
+) -> None:
+    text = """
+#version 450
+layout(local_size_x_id = 0) in;
+layout(binding = 0) readonly buffer X { uint x[]; };
+layout(binding = 1) buffer Counts { uint counts[]; };
+void main() { atomicAdd(counts[x[gl_GlobalInvocationID.x]], 1); }
+"""
+    x = np.array([1, 2, 3, 3], np.uint32)
+    with pytest.raises(KernelError, match="atomic operations on an argument"):
+        gpu.run(gx.Kernel.from_glsl(text, out_shape=(4,)), x)
+    kernel = gx.Kernel.from_glsl(text, out_shape=(4,), work_group=32)
+    jobs = [(x,), (np.ones(20_000, np.uint32),)]
+    for found in (gpu.run(kernel, x), gpu.run_batch(kernel, jobs)[0]):
+        assert found.tolist() == [28, 1, 1, 2]  # 28 invocations beyond the elements read 0
 
 
 def test_a_plan_cannot_choose_a_size_of_two_dimensions() -> None:

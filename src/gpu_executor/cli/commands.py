@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
+import signal
 import warnings
 from typing import Any
 
 import click
 
-from gpu_executor.cli import INTERRUPTED
 from gpu_executor.cli.bench import bench
 from gpu_executor.cli.calibrate import calibrate
 from gpu_executor.cli.demo import demo
@@ -24,13 +24,13 @@ from gpu_executor.version import __version__
 
 class CommandGroup(click.Group):
     """A group of commands. An error of this package is one line, without a traceback. Ctrl-C ends
-    with `INTERRUPTED`, where click itself says "Aborted!" and ends with 1."""
+    with 130, where click itself says "Aborted!" and ends with 1."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            message, code = "interrupted", INTERRUPTED
+            message, code = "interrupted", 128 + signal.SIGINT
         except GpuError as error:
             message, code = str(error), 1
         except MemoryError as error:

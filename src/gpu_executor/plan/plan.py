@@ -52,11 +52,15 @@ def choose_work_groups(
 
 def depends_on_size(kernel: Kernel) -> bool:
     """Whether results may depend on the work-group size: invocations share memory, wait for each
-    other, or read their places in work-groups, the size or the number of work-groups."""
-    interface = kernel.interface
-    shares = interface.has_shared_memory or interface.has_barriers
-    is_square = interface.local_size.spec_ids[0] in interface.local_size.spec_ids[1:]
-    return shares or ((interface.depends_on_group or is_square) and not kernel.is_tuned)
+    other, or read their places in work-groups, the size or the number of work-groups. Atomic
+    operations count invocations, and the last work-group has some beyond the elements."""
+    interface, sizes = kernel.interface, kernel.interface.local_size.spec_ids
+    if interface.has_shared_memory or interface.has_barriers:
+        return True
+    arguments = {argument.binding for argument in kernel.arguments}
+    counts = any(each.atomics and each.binding in arguments for each in interface.buffers)
+    is_square = sizes[0] in sizes[1:]
+    return (interface.depends_on_group or counts or is_square) and not kernel.is_tuned
 
 
 def declares_size(kernel: Kernel) -> bool:
@@ -67,12 +71,13 @@ def declares_size(kernel: Kernel) -> bool:
 def _get_declared_size(kernel: Kernel, default: int) -> int:
     """The size along x of a kernel whose results depend on it: `work_group`, or what the code has.
     A default of 1 is glslang's, and nobody's choice."""
-    if kernel.work_group is None and default == 1:
+    if kernel.work_group is None and default == 1 and depends_on_size(kernel):
         raise KernelError(
-            f"kernel {kernel.name!r}: its results may depend on the size of a work-group (it has a "
-            "grid, shared memory or barriers, or its code reads gl_WorkGroupID, "
-            "gl_LocalInvocationID, gl_WorkGroupSize, gl_NumWorkGroups or gl_NumSubgroups), and "
-            "nothing gives the size: give work_group=64, or write layout(local_size_x = 64) in;"
+            f"kernel {kernel.name!r}: its results may depend on the size of a work-group (the code "
+            "has shared memory, barriers or atomic operations on an argument, or reads "
+            "gl_WorkGroupID, gl_LocalInvocationID, gl_WorkGroupSize, gl_NumWorkGroups or "
+            "gl_NumSubgroups), and nothing gives the size: give work_group=64, or write "
+            "layout(local_size_x = 64) in;"
         )
     return kernel.work_group or default
 

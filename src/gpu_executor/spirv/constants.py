@@ -37,7 +37,9 @@ _OPERATIONS: dict[int, Callable[[int, int], int]] = {
     175: operator.ge, 176: operator.lt, 177: operator.lt, 178: operator.le, 179: operator.le,
 }  # fmt: skip
 _SHIFTS = frozenset((194, 195, 196))
-_UNSIGNED = frozenset((134, 137, 172, 174, 176, 178, 194))
+# OpSConvert, OpSDiv, OpSRem, OpSMod, comparisons, OpShiftRightArithmetic: their operands are
+# signed, whatever their types say. Those of all others are unsigned.
+_SIGNED = frozenset((_SCONVERT, 135, 138, 139, 173, 175, 177, 179, 195))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +179,14 @@ def _evaluate_operation(
         if not composite.endswith("ConstantComposite") or operands[4] >= len(parts) - 2:
             return None
         return evaluate_integer(module, parts[2 + operands[4]], values, results, depth)
-    arguments = [evaluate_integer(module, each, values, results, depth) for each in operands[3:]]
-    known = [each for each in arguments if each is not None]
-    if len(known) < len(arguments):
-        return None
+    known: list[int] = []
+    for at, each in enumerate(operands[3:]):
+        value = evaluate_integer(module, each, values, results, depth)
+        if value is None:
+            return None
+        is_amount = operands[2] in _SHIFTS and at == 1
+        signed = operands[2] in _SIGNED and not is_amount
+        known.append(_reinterpret(module, each, value, signed=signed))
     result = _operate(operands[2], known)
     scalar = read_scalar_type(module, operands[0])
     if result is None or scalar is None:  # the result is a bool
@@ -188,6 +194,17 @@ def _evaluate_operation(
     kind, bits = scalar
     result &= (1 << bits) - 1
     return result - (1 << bits) if kind == "int" and result >> (bits - 1) else result
+
+
+def _reinterpret(module: Module, target: int, value: int, *, signed: bool) -> int:
+    """Return the value of a constant, read as a signed or as an unsigned integer of its width."""
+    type_id = next(iter(module.definition(target)[1]), 0)
+    scalar = read_scalar_type(module, type_id)
+    if scalar is None:  # a bool
+        return value
+    bits = scalar[1]
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if signed and value >> (bits - 1) else value
 
 
 def _operate(opcode: int, arguments: list[int]) -> int | None:
@@ -198,8 +215,7 @@ def _operate(opcode: int, arguments: list[int]) -> int | None:
         return arguments[1] if arguments[0] else arguments[2]
     if opcode not in _OPERATIONS or len(arguments) != 2:
         return None
-    is_negative = opcode in _UNSIGNED and min(arguments) < 0  # an operand of a signed type
-    if is_negative or (opcode in _SHIFTS and not 0 <= arguments[1] < 64):
+    if opcode in _SHIFTS and not 0 <= arguments[1] < 64:
         return None
     try:
         return int(_OPERATIONS[opcode](*arguments))

@@ -11,7 +11,7 @@ import struct
 from dataclasses import field
 
 from gpu_executor.lean_dataclass import dataclass
-from gpu_executor.spirv.constants import read_constant
+from gpu_executor.spirv.constants import find_spec_id, read_constant
 from gpu_executor.spirv.instructions import HEADER_WORDS
 from gpu_executor.spirv.module import (
     ARRAY_STRIDE,
@@ -142,7 +142,8 @@ class _Function:
         source, chain = self.definitions.get(operands[2], (0, ()))
         if source in _ACCESS_CHAINS and self._is_invocation_id(chain[2]) and len(chain) == 4:
             index = read_constant(self.module, chain[3])
-            return index is not None and index.value == 0
+            is_fixed = find_spec_id(self.module, chain[3]) is None
+            return is_fixed and index is not None and index.value == 0
         return source == _VARIABLE and self._always_holds_own_index(operands[2], chain, depth)
 
     def _is_invocation_id(self, variable: int) -> bool:

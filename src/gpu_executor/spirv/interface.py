@@ -298,7 +298,7 @@ def _read_local_size_ids(module: Module, ids: tuple[int, ...], *, by_id: bool) -
         sizes.append(int(constant.value))
     _check_extents(tuple(sizes))
     spec_ids = tuple(find_spec_id(module, target) for target in ids)
-    named = _read_named_sizes(module, set(ids), {at for at in spec_ids if at is not None})
+    named = _read_named_sizes(module, {at for at in spec_ids if at is not None})
     x, y, z = (
         size if spec_id is None else named.get(spec_id, size)
         for size, spec_id in zip(sizes, spec_ids, strict=True)
@@ -306,17 +306,15 @@ def _read_local_size_ids(module: Module, ids: tuple[int, ...], *, by_id: bool) -
     return LocalSize((x, y, z), (spec_ids[0], spec_ids[1], spec_ids[2]), by_id)
 
 
-def _read_named_sizes(module: Module, sizes: set[int], spec_ids: set[int]) -> dict[int, int]:
-    """Return the defaults of the constants with these SpecIds that are not the ids of the
-    work-group's extents (`sizes`), by SpecId.
-    """
+def _read_named_sizes(module: Module, spec_ids: set[int]) -> dict[int, int]:
+    """Return the defaults above 1 of the constants with these SpecIds, by SpecId."""
     named: dict[int, int] = {}
     for target in module.definitions if spec_ids else ():
         spec_id = find_spec_id(module, target)
-        if target in sizes or spec_id is None or spec_id not in spec_ids:
+        if spec_id is None or spec_id not in spec_ids:
             continue
         constant = read_constant(module, target)
-        if constant is None or constant.value < 1:  # a default that says: set it
+        if constant is None or constant.value <= 1:  # 0 says: set it; 1 is glslang's
             continue
         if named.setdefault(spec_id, int(constant.value)) != int(constant.value):
             raise SpirvError(

@@ -313,7 +313,7 @@ class DeviceMemory:
             if operand.is_input and operand.is_output:
                 passed = next(inputs)
                 if not is_same_array(passed, array):
-                    steps.append(ArrayCopy(passed, array))
+                    steps.append(ArrayCopy(_match_layout(passed, array), array))
             arrays.append(array)
         steps.append(CallStep(call, tuple(arrays), plan))
         self.submit(steps)
@@ -456,3 +456,12 @@ class DeviceMemory:
     def _disown_after_fork(self) -> None:
         self.stream = self._readback = self._upload = self._concurrent = DISOWNED
         self._recycled = self._cache_lock = self._memory = DISOWNED
+
+
+def _match_layout(passed: DeviceArray, result: DeviceArray) -> DeviceArray:
+    """An in-out argument with the shape and the dtype of its result: an argument that came from the
+    host has all elements along one axis, and the fields of structs may have other names."""
+    if passed.shape == result.shape and passed.dtype == result.dtype:
+        return passed
+    strides = None if passed.is_contiguous else passed.strides
+    return DeviceArray(result.shape, result.dtype, passed.storage, passed.offset, strides)

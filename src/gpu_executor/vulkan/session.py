@@ -305,8 +305,12 @@ class Session:
             self._record.pieces += 1
         if targets or fetch:
             fetched = [array.numpy() for array in call.results]
-            for target, array in zip(targets, fetched, strict=False):
-                np.copyto(target, array, casting="equiv")
+            for target, array, operand in zip(targets, fetched, signature.outputs, strict=False):
+                if operand.type.dtype.names is None:
+                    np.copyto(target, array, casting="equiv")
+                else:  # as bytes: the names of the fields may differ
+                    copied = operand.type.copied_dtype
+                    np.copyto(target.view(copied), array.view(copied))
             call.results = targets or fetched
         return call.result()
 

@@ -13,9 +13,7 @@ from gpu_executor.errors import (
 )
 from tests.support.random_kernels.description import Call, Description, have_overlap
 from tests.support.random_kernels.memory import (
-    DEVICE_LAYOUTS,
     find_aliased,
-    get_layout,
     list_outputs,
     list_passed,
 )
@@ -31,9 +29,6 @@ WORDS = {
     "value": "value|parameter|name|grid",
     "names": "name|twice|both",
     "overlap": "overlap",
-    "copy": "cannot be copied to one of",
-    "fields": "Cannot cast array data",
-    "defaults": "declare one default",
 }
 """Words of which the message of a refusal has one, by what is wrong."""
 
@@ -72,51 +67,15 @@ def predict_call(kernel: Description, call: Call) -> str:
 
 def may_refuse(kernel: Description, call: Call) -> str:
     """What a call may be refused for, though it may also be right; "": nothing."""
-    found = {"names": is_ambiguous(kernel, call), **_find_open_defects(kernel, call)}
-    return " ".join(name for name, is_there in found.items() if is_there)
-
-
-def _find_open_defects(kernel: Description, call: Call) -> dict[str, bool]:
-    """Defects of the package that are loud: it refuses what it should run. Each entry goes when its
-    defect is mended."""
-    passed = [
-        (kernel.buffers[number], get_layout(call, at), get_shape(kernel, number, call))
-        for at, number in enumerate(list_passed(kernel))
-    ]
-    on_device = call.keep or any(
-        each in DEVICE_LAYOUTS for each in (*call.outs, *(layout for _, layout, _ in passed))
-    )
-    return {
-        # A host array that is an in-out argument of a call on the device: a struct, or with
-        # several axes.
-        "copy": on_device
-        and any(
-            buffer.role == "inout"
-            and layout not in DEVICE_LAYOUTS
-            and (bool(buffer.members) or len(shape) > 1 + len(buffer.trailing))
-            for buffer, layout, shape in passed
-        ),
-        # The names of fields differ from those of `out=`, which is on the host.
-        "fields": on_device
-        and bool(call.outs)
-        and kernel.optimize
-        and any(kernel.buffers[number].members for number in list_outputs(kernel)),
-    }
-
-
-def may_refuse_kernel(kernel: Description) -> str:
-    """What making a kernel may be refused for, a defect like those of calls: the constant of the
-    work-group size is named, and the code is for Vulkan 1.3."""
-    return "defaults" if kernel.size_default and kernel.target == "vulkan1.3" else ""
+    return "names" if is_ambiguous(kernel, call) else ""
 
 
 def is_refusal(error: Exception, faults: str) -> bool:
     """Whether an error says in words that one of these is wrong."""
     words = "|".join(WORDS[fault] for fault in faults.split())
-    kinds = (*REFUSALS, TypeError) if "fields" in faults else REFUSALS
     return (
         bool(faults)
-        and isinstance(error, kinds)
+        and isinstance(error, REFUSALS)
         and not isinstance(error, DeviceLacksError)
         and re.search(words, str(error), re.IGNORECASE) is not None
     )

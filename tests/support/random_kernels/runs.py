@@ -35,7 +35,6 @@ from tests.support.random_kernels.memory import (
 from tests.support.random_kernels.outcomes import (
     is_refusal,
     may_refuse,
-    may_refuse_kernel,
     predict_call,
     predict_kernel,
 )
@@ -305,7 +304,7 @@ class KernelRun:
 
     def run(self, method: Method, calls: Sequence[Call]) -> None:
         """Run calls with a method: together, but singly those that may be refused."""
-        if self.is_over or self._is_refused():
+        if self.is_over:
             return
         if self._described.out_shape == "call" and method.__name__ not in TAKES_OUT_SHAPE:
             return
@@ -322,18 +321,6 @@ class KernelRun:
         if method is not run_single:
             right = [call for call in calls if not predict_call(self._described, call)]
             self._run(method, [c for c in right if not may_refuse(self._described, c)])
-
-    def _is_refused(self) -> bool:
-        """Whether making the kernel is refused, as it may be."""
-        perhaps = may_refuse_kernel(self._described)
-        if not perhaps or self._kernel is not None:
-            return False
-        try:
-            self._kernel = self._make()
-        except Exception as error:
-            self.is_over = is_refusal(error, perhaps)
-            self._tally.predicted[perhaps] += self.is_over
-        return self.is_over
 
     def _run(
         self, method: Method, calls: Sequence[Call], fault: str = "", perhaps: str = ""
