@@ -52,15 +52,20 @@ def choose_work_groups(
 
 def depends_on_size(kernel: Kernel) -> bool:
     """Whether results may depend on the work-group size: invocations share memory, wait for each
-    other, or read their places in work-groups, the size or the number of work-groups. Atomic
-    operations count invocations, and the last work-group has some beyond the elements."""
+    other, or read their places in work-groups, the size or the number of work-groups."""
     interface, sizes = kernel.interface, kernel.interface.local_size.spec_ids
-    if interface.has_shared_memory or interface.has_barriers:
-        return True
-    arguments = {argument.binding for argument in kernel.arguments}
-    counts = any(each.atomics and each.binding in arguments for each in interface.buffers)
+    shares = interface.has_shared_memory or interface.has_barriers
     is_square = sizes[0] in sizes[1:]
-    return (interface.depends_on_group or counts or is_square) and not kernel.is_tuned
+    return shares or ((interface.depends_on_group or is_square) and not kernel.is_tuned)
+
+
+def _may_count_invocations(kernel: Kernel) -> bool:
+    """Whether atomic operations on an argument may count invocations: the last work-group has some
+    beyond the elements, and how many depends on its size."""
+    arguments = {argument.binding for argument in kernel.arguments}
+    return not kernel.is_tuned and any(
+        each.atomics and each.binding in arguments for each in kernel.interface.buffers
+    )
 
 
 def declares_size(kernel: Kernel) -> bool:
@@ -74,10 +79,9 @@ def _get_declared_size(kernel: Kernel, default: int) -> int:
     if kernel.work_group is None and default == 1 and depends_on_size(kernel):
         raise KernelError(
             f"kernel {kernel.name!r}: its results may depend on the size of a work-group (the code "
-            "has shared memory, barriers or atomic operations on an argument, or reads "
-            "gl_WorkGroupID, gl_LocalInvocationID, gl_WorkGroupSize, gl_NumWorkGroups or "
-            "gl_NumSubgroups), and nothing gives the size: give work_group=64, or write "
-            "layout(local_size_x = 64) in;"
+            "has shared memory or barriers, or reads gl_WorkGroupID, gl_LocalInvocationID, "
+            "gl_WorkGroupSize, gl_NumWorkGroups or gl_NumSubgroups), and nothing gives the size: "
+            "give work_group=64, or write layout(local_size_x = 64) in;"
         )
     return kernel.work_group or default
 
@@ -89,7 +93,9 @@ def _choose_work_group_size(
     limits = device.limits
     limit = min(limits.max_work_group_invocations // others, limits.max_work_group_size[0])
     limit = max(limit, 1)  # if even 1 is too large, creating the pipeline raises
-    if count < SMALL_CALL:
+    if _may_count_invocations(kernel):
+        wanted, why = DEFAULT_WORK_GROUP, "for every call, since the code has atomic operations"
+    elif count < SMALL_CALL:
         wanted, why = WORK_GROUP_SIZES[0], "so that a small call reaches every core"
     else:
         wanted, why = kernel.work_group or DEFAULT_WORK_GROUP, "the kernel's preference"
