@@ -725,6 +725,15 @@ def _flatten(array: Array, operand: Operand) -> Array:
     return array.reshape(operand.count, *operand.type.shape)
 
 
+def copy_elements(source: Array, target: Array) -> None:
+    """Copy elements to an array of the same layout, whose structs may have other names for their
+    fields. Numbers are never converted."""
+    if target.dtype.names is not None:
+        raw = np.dtype(f"V{target.dtype.itemsize}")
+        source, target = source.view(raw), target.view(raw)
+    np.copyto(target, source, casting="equiv")
+
+
 def _flatten_output(kernel: Kernel, index: int, array: Array, operand: Operand) -> Array:
     """A view of an output with shape (elements, *element shape)."""
     flat = _flatten(array, operand)

@@ -14,10 +14,8 @@ from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from gpu_executor.backend import Backend
-from gpu_executor.call import SignatureCache, as_arrays, check_keep
+from gpu_executor.call import SignatureCache, as_arrays, check_keep, copy_elements
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import KernelError
 from gpu_executor.executor.call_arrays import label_arrays, touches_device, writes_to_device
@@ -221,6 +219,6 @@ class CallRunner:
         holder = self._pool.placement.find_device(kernel.name, labelled)
         fetched, targets = holder.fetch(kernel.name, kept), list_outputs(call.out)
         for target, array in zip(targets, fetched, strict=False):
-            np.copyto(target, array, casting="equiv")
+            copy_elements(array, target)
         results = targets or fetched
         return call.wrap(results[0] if len(results) == 1 else tuple(results))

@@ -17,11 +17,10 @@ from pathlib import Path
 from threading import get_ident
 from typing import Any, Protocol
 
-import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.calibration import Calibration
-from gpu_executor.call import AnyArray, Array, Call, as_arrays, check_keep
+from gpu_executor.call import AnyArray, Array, Call, as_arrays, check_keep, copy_elements
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import (
     ClosedError,
@@ -305,12 +304,8 @@ class Session:
             self._record.pieces += 1
         if targets or fetch:
             fetched = [array.numpy() for array in call.results]
-            for target, array, operand in zip(targets, fetched, signature.outputs, strict=False):
-                if operand.type.dtype.names is None:
-                    np.copyto(target, array, casting="equiv")
-                else:  # as bytes: the names of the fields may differ
-                    copied = operand.type.copied_dtype
-                    np.copyto(target.view(copied), array.view(copied))
+            for target, array in zip(targets, fetched, strict=False):
+                copy_elements(array, target)
             call.results = targets or fetched
         return call.result()
 

@@ -49,9 +49,12 @@ def _iterate_built_ins(node: Any) -> Iterator[str]:
 
 def depends_on_size(kernel: Description) -> bool:
     """Whether the code reads the work-group size or a place in a work-group, or has a grid."""
+    return bool(kernel.grid) or _reads_group(kernel)
+
+
+def _reads_group(kernel: Description) -> bool:
     return (
-        bool(kernel.grid)
-        or kernel.loop
+        kernel.loop
         or kernel.index_style != 0
         or kernel.tile is not None
         or any(each.place == ["group"] for each in kernel.statements)
@@ -67,9 +70,13 @@ def needs_size(kernel: Description) -> bool:
 def is_size_missing(kernel: Description) -> bool:
     """Whether a kernel is refused because nobody says its work-group size. A default of 1 says
     nothing: it is what glslang gives to a constant without a name. `glslc -O` removes a named one
-    that the code does not use."""
-    is_used = bool(find_built_ins(kernel) & set(NAMED)) or kernel.tile is not None
+    that the code does not use, except in code with atomic operations on floats, which it does not
+    know. A kernel that only has a grid has the size that the code gives."""
+    adds_floats = any(
+        each.atomic and kernel.buffers[each.buffer].scalar.is_float for each in kernel.statements
+    )
+    is_used = bool(find_built_ins(kernel) & set(NAMED)) or kernel.tile is not None or adds_floats
     is_said = kernel.size_by != "nobody"
     if kernel.size_by == "default":
         is_said = kernel.size_default > 1 and (is_used or not kernel.optimize)
-    return not is_said and needs_size(kernel)
+    return not is_said and kernel.split == "whole" and _reads_group(kernel)
