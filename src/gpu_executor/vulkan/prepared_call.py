@@ -232,7 +232,7 @@ class BufferRangeFinder:
         self._drop_odd_sizes(found, signature)
         if plan.path == "host-visible":
             self._drop_unaligned(found, signature, plan)
-            if call.in_place:
+            if call.in_place and not signature.kernel.always_in_place:
                 _drop_outputs_over_inputs(found, signature)
         return tuple(found) if any(buffer_range is not None for buffer_range in found) else None
 
