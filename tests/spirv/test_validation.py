@@ -18,22 +18,8 @@ from gpu_executor.settings import SpirvVal
 from gpu_executor.spirv import read_interface, validation
 from tests.conftest import OpenGpu
 from tests.support.glsl import assemble_spirv, compile_glsl
-from tests.support.spirv_mutants import Runner, list_seeds, mutate
+from tests.support.spirv_mutants import SHARED, Runner, list_seeds, mutate
 
-SOURCE = """
-layout(local_size_x = 64) in;
-layout(push_constant) uniform Push { uint count; };
-layout(set = 0, binding = 0) buffer X { float x[]; };
-layout(set = 0, binding = 1) buffer Y { float y[]; };
-shared float s[64];
-float scale(float v) { float t = v; for (int i = 0; i < 3; i++) t += v * float(i); return t; }
-void main() {
-    uint i = gl_GlobalInvocationID.x;
-    s[gl_LocalInvocationID.x] = i < count ? x[i] : 0.0;
-    barrier();
-    if (i < count) y[i] = scale(s[gl_LocalInvocationID.x]) + min(x[i], 2.0);
-}
-"""
 # The reader accepts it: an addition of a float and an integer is no damage of a kind that it finds.
 INVALID = """
 OpCapability Shader
@@ -102,7 +88,7 @@ def test_a_valid_module_is_validated_once(monkeypatch: pytest.MonkeyPatch, tmp_p
     runs = tmp_path / "runs"
     make_tool(tmp_path, f"cat > /dev/null; echo run >> {runs}")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    code = compile_glsl(SOURCE, "1.2")
+    code = compile_glsl(SHARED, "1.2")
     for _ in range(3):
         validate(code)
     assert runs.read_text() == "run\n"
@@ -137,7 +123,7 @@ def test_a_validator_that_hangs_is_stopped(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setattr(validation, "SECONDS", 0.1)
     with pytest.raises(SpirvError, match="did not finish within 0 s"):
-        validate(compile_glsl(SOURCE, "1.2"))
+        validate(compile_glsl(SHARED, "1.2"))
 
 
 def test_a_validator_that_fails_without_a_word(
@@ -146,7 +132,7 @@ def test_a_validator_that_fails_without_a_word(
     make_tool(tmp_path, "exit 3")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     with pytest.raises(SpirvError, match="rejects the module: exit code 3"):
-        validate(compile_glsl(SOURCE, "1.2"))
+        validate(compile_glsl(SHARED, "1.2"))
 
 
 def test_the_driver_is_not_given_a_module_that_spirv_val_rejects(
@@ -166,7 +152,7 @@ def test_the_modules_of_the_package_are_not_validated_again(
     gpu = fresh_gpu(spirv_val="require")
     a = np.arange(5, dtype=np.uint32)
     np.testing.assert_array_equal(gpu.run(gx.kernels.load("vector_add_u32"), a, a), 2 * a)
-    own = gx.Kernel.from_spirv(compile_glsl(SOURCE, "1.2"), inputs=1, outputs=1, dtypes=["f4"] * 2)
+    own = gx.Kernel.from_spirv(compile_glsl(SHARED, "1.2"), inputs=1, outputs=1, dtypes=["f4"] * 2)
     with pytest.raises(SpirvError, match="spirv-val rejects"):
         gpu.run(own, np.zeros(4, np.float32))
 
