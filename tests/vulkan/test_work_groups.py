@@ -222,8 +222,8 @@ void main() { atomicAdd(counts[x[gl_GlobalInvocationID.x]], 1); }
 """
     x = np.array([1, 2, 3, 3], np.uint32)
     jobs = [(x,), (np.ones(20_000, np.uint32),)]
-    for declared, size in (({}, 128), ({"work_group": 32}, 32)):
-        kernel = gx.Kernel.from_glsl(text, out_shape=(4,), **declared)
+    for work_group, size in ((None, 128), (32, 32)):
+        kernel = gx.Kernel.from_glsl(text, out_shape=(4,), work_group=work_group)
         for found in (gpu.run(kernel, x), gpu.run_batch(kernel, jobs)[0]):
             assert found.tolist() == [size - 4, 1, 1, 2]  # those beyond the elements read 0
 
