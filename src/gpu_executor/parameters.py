@@ -187,7 +187,9 @@ class ParameterLayout:
         may be the number of elements."""
         member = self._members[position]
         is_first = self._count is None and position == 0 < self._in_push and member.offset == 0
-        if not (is_first and isinstance(member, BlockMember)) or member.dtype.kind not in "iu":
+        if not (is_first and isinstance(member, BlockMember)) or (
+            member.shape or member.dtype not in (np.uint32, np.int32)
+        ):
             return ""
         return "; if it is the number of elements, make the kernel with count=True"
 
