@@ -246,7 +246,7 @@ def test_devices_decide_and_are_asked_only_by_curves_with_f64_limbs() -> None:
 @pytest.mark.parametrize("shift", [0, 1])
 def test_numbers_stay_below_the_bounds(shift: int) -> None:
     """The bounds of add_affine in units of p, each product at the largest operands."""
-    text = (GLSL / "curves" / "point_f64.glsl").read_text()
+    text = (GLSL / "curves" / "point_mixed_f64.glsl").read_text()
     found = {name: int(value) for name, value in re.findall(r"\b(MULTIPLE_\w+) = (\d+)", text)}
     of_x, of_y, of_sum = (found[f"MULTIPLE_{name}"] for name in ("X", "Y", "SUM"))
 

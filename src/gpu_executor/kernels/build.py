@@ -38,6 +38,7 @@ from gpu_executor.kernels.families import (
     FAMILIES,
     MONTGOMERY_FAMILIES,
     PACKED_ELEMENTS,
+    SCALAR_FAMILIES,
     module_name,
 )
 from gpu_executor.kernels.modules import SpecId
@@ -54,7 +55,9 @@ FOLDERS: dict[str, Sequence[str]] = {
     "chains": ("wide", "f64_limbs"),
     "encodings": ("wide",),
     "inversions": ("wide",),
-    "transforms": [family for family in FAMILIES if family != "f64_limbs"],
+    "transforms": ("wide", *SCALAR_FAMILIES),
+    "transforms/by_level": ("wide",),
+    "transforms/by_round": SCALAR_FAMILIES,
 }
 """The folders whose kernels are compiled for several families, and those families. Transforms gain
 nothing from f64 limbs: on an NVIDIA H200, 2^22 elements of BLS12-381 Fr took 1.69 ms instead of

@@ -33,10 +33,10 @@ CURVE_DEGREES = (1, 2)
 """The degrees of fields whose curves have kernels."""
 SLACK, SLACK_PER_NONRESIDUE = 100, 192
 """How much larger than p the numbers of curve kernels may be: the largest product of two lazily
-reduced numbers, in units of p^2 (glsl/curves/point.glsl, point_serial.glsl). With degree 2 a
+reduced numbers, in units of p^2 (glsl/curves/point_mixed.glsl, point_serial.glsl). With degree 2 a
 product is the sum of two, of which one is multiplied by the nonresidue."""
 F64_SLACK = 60
-"""The same for the accumulation with f64 limbs (glsl/curves/point_f64.glsl)."""
+"""The same for the accumulation with f64 limbs (glsl/curves/point_mixed_f64.glsl)."""
 MAX_F64_CURVE_LIMBS = 5
 """The most f64 limbs with which points are accumulated. At 381 bits there are 8, whose numbers need
 too many registers: 1.48 G mixed additions a second on an NVIDIA H200, where integer limbs give
@@ -139,7 +139,7 @@ def curve_limbs(curve: CurveKey) -> LimbLayout:
 def f64_curve_limbs(curve: CurveKey) -> LimbLayout | None:
     """Return the f64 limbs with which points of the curve are accumulated, or None if only integer
     limbs serve: then they are too many, or their Montgomery factor is neither that of
-    `curve_limbs` nor half of it (glsl/curves/point_f64.glsl). `shift` is the logarithm of the
+    `curve_limbs` nor half of it (glsl/curves/point_mixed_f64.glsl). `shift` is the logarithm of the
     ratio of both factors.
     """
     if curve.degree != 1 or family(curve.prime) != "wide":
@@ -170,7 +170,7 @@ def encode_constants(curve: CurveKey) -> npt.NDArray[np.uint32]:
 
 def encode_f64_constants(curve: CurveKey, limbs: LimbLayout) -> npt.NDArray[np.uint64]:
     """Return the constants that the accumulation with f64 limbs reads, in the order of
-    glsl/curves/point_f64.glsl.
+    glsl/curves/point_mixed_f64.glsl.
     """
     factor = 1 << limbs.bits * limbs.count
     numbers = factor, curve.a[0] * factor << 2 * limbs.shift

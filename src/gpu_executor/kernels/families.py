@@ -22,7 +22,9 @@ from gpu_executor.kernels.modules import (
 from gpu_executor.primes.prime import WORD_BITS, LimbLayout, Prime, choose_limb_layout
 from gpu_executor.spirv import ShaderInterface
 
-FAMILIES = ("wide", "f64_limbs", "monty31", "mersenne31", "goldilocks")
+SCALAR_FAMILIES = ("monty31", "mersenne31", "goldilocks")
+"""The families whose elements are one integer of the device."""
+FAMILIES = ("wide", "f64_limbs", *SCALAR_FAMILIES)
 """The family `f64_limbs` serves the same primes as `wide`, on devices with fast float64, in kernels
 that multiply."""
 MONTGOMERY_FAMILIES = ("wide", "f64_limbs", "monty31")

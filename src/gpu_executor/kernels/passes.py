@@ -14,7 +14,13 @@ import numpy as np
 
 from gpu_executor.errors import KernelError
 from gpu_executor.kernel import Constant, Kernel, Shape
-from gpu_executor.kernels.families import family, family_constants, family_push, module_family
+from gpu_executor.kernels.families import (
+    SCALAR_FAMILIES,
+    family,
+    family_constants,
+    family_push,
+    module_family,
+)
 from gpu_executor.kernels.modules import SpecId, encode_modulus, load_spirv
 from gpu_executor.primes import Prime, words
 from gpu_executor.primes.prime import LIMB_BITS as LIMB_WIDTHS
@@ -56,7 +62,8 @@ def direct_inverse_kernel(prime: Prime) -> Kernel:
 LAZY_BITS = 2
 """Bits that limbs need in addition to those of the modulus: unreduced sums are below 4p
 (families/wide_lazy.glsl)."""
-LOG_HELD = 3
+LOG_RADIX = 3
+"""log2 of the elements that an invocation has in registers (glsl/transform_rounds.glsl)."""
 GOLDILOCKS_ROOT_SHIFT = 120
 """log2 of Goldilocks' root of unity of order 8. 2 is of order 192, so the inverse is 2^72."""
 
@@ -79,8 +86,8 @@ def pass_kernel(
     log_repeats: int = 0,
 ) -> Kernel:
     """Return the kernel of one pass of a transform. Inputs: x, roots, low and high twiddles; push
-    words: log_m, low_bits, log_n and the length of a row of x. `glsl/transform.glsl` and
-    `transform_rounds.glsl` describe the parameters.
+    words: log_m, low_bits, log_n and the length of a row of x. `glsl/transform.glsl`, `tiles.glsl`
+    and `transform_rounds.glsl` describe the parameters.
     """
     name = "dit_pass" if decimation_in_time else "dif_pass"
     parameters: dict[int, Constant] = {
@@ -107,15 +114,16 @@ def powers_kernel(prime: Prime) -> Kernel:
     return _make_transform_kernel(prime, "powers", inputs=3)
 
 
-def count_held(prime: Prime, levels: int) -> int:
-    """Return log2 of the elements of a tile that an invocation has: two of a butterfly, or those
-    that it holds in registers (glsl/transform_rounds.glsl)."""
-    return min(levels, LOG_HELD if is_in_rounds(prime) else 1)
+def get_log_radix(prime: Prime, levels: int) -> int:
+    """Return log2 of the elements of a tile that an invocation has: two of a butterfly
+    (glsl/transform_levels.glsl), or those in its registers (glsl/transform_rounds.glsl)."""
+    return min(levels, LOG_RADIX if is_in_rounds(prime) else 1)
 
 
 def is_in_rounds(prime: Prime) -> bool:
-    """Whether invocations hold several elements in registers: all elements that are one integer."""
-    return family(prime) != "wide"
+    """Whether invocations have several elements in registers (glsl/transform_rounds.glsl), not two
+    of a butterfly at a time (glsl/transform_levels.glsl)."""
+    return family(prime) in SCALAR_FAMILIES
 
 
 def count_roots(prime: Prime, levels: int) -> int:

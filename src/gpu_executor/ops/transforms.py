@@ -30,7 +30,7 @@ from gpu_executor.errors import ArgumentShapeError
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.element_references import add, mul, sub
 from gpu_executor.kernels.passes import (
-    count_held,
+    get_log_radix,
     count_roots,
     count_shared_roots,
     encode_twiddles,
@@ -176,7 +176,7 @@ class Pass:
     levels: int
     columns: int
     """log2 of the columns of a tile."""
-    log_held: int
+    log_radix: int
     """log2 of the elements of a tile that an invocation has."""
 
     def make_dispatch(
@@ -202,7 +202,7 @@ class Pass:
             count,
             (*self.push_words, own_length),
             groups=min(tiles, max_groups),
-            work_group=1 << log_tile >> self.log_held,
+            work_group=1 << log_tile >> self.log_radix,
         )
 
 
@@ -284,7 +284,7 @@ class TransformPasses:
                 push_words=(log_m, low_bits, self.log_n),
                 levels=levels,
                 columns=columns,
-                log_held=count_held(self.prime, levels),
+                log_radix=get_log_radix(self.prime, levels),
             )
             log_m, scale = log_r, 1
 
@@ -321,19 +321,19 @@ class TransformPasses:
     def _fits(self, levels: int, columns: int) -> bool:
         """Whether a work-group can hold such a tile with its gaps and its roots."""
         limits = self.device.info.limits
-        tile, log_held = 1 << levels + columns, count_held(self.prime, levels)
+        tile, log_radix = 1 << levels + columns, get_log_radix(self.prime, levels)
         gaps = (tile >> 4) + (1 << columns) if is_in_rounds(self.prime) else 0
         numbers = tile + gaps + count_shared_roots(self.prime, levels)
         return (
             numbers * lazy_bytes(self.prime) <= limits.max_shared_memory
-            and tile >> log_held <= limits.max_work_group_invocations
+            and tile >> log_radix <= limits.max_work_group_invocations
         )
 
     def _put_low_powers(
         self, base: int, count: int, scale: int, levels: int, *, direct: bool
     ) -> DeviceArray:
         """The powers of `base` times `scale`, in the order in which the family's kernel reads them
-        (multiply_by_twiddles of `glsl/transform.glsl` and of `glsl/transform_rounds.glsl`)."""
+        (`glsl/transform_levels.glsl`, multiply_by_twiddles of `glsl/transform_rounds.glsl`)."""
         if not is_in_rounds(self.prime):
             return self._put_powers(base, count, scale)
         if not direct:

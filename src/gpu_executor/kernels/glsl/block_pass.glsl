@@ -125,7 +125,7 @@ void put_pair(uint pair, uint column, uint d, NUMBER u, NUMBER v) {
     put_number(place(row + (1u << d), column), v);
 }
 
-// From pairs at a distance of 2^d rows to pairs at twice or at half the distance, `next` rows. The
+// From pairs at a distance of 2^d rows to pairs at twice or at half the distance, 2^next rows. The
 // invocations whose pairs differ in the bit of the lower distance exchange elements.
 void exchange(uint pair, uint column, uint d, uint next, inout NUMBER u, inout NUMBER v) {
     uint bit = min(d, next), log_partner = BY_BLOCK ? bit : bit + COLUMNS;

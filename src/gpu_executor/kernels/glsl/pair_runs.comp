@@ -9,6 +9,7 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "grid.glsl"
+#include "bucket_keys.glsl"
 
 layout(push_constant) uniform Push { uint count; uint runs; uint rounds; };
 layout(set = 0, binding = 0, std430) readonly buffer Keys { uint keys[]; };
@@ -19,7 +20,7 @@ layout(set = 0, binding = 4, std430) readonly buffer Offsets { uint offsets[]; }
 layout(set = 0, binding = 5, std430) writeonly buffer Pairs { uvec2 pairs[]; };
 layout(set = 0, binding = 6, std430) writeonly buffer LastKeys { uint last_keys[]; };
 
-const uint NO_KEY = 0xFFFFFFFF, NONE = 0xFFFFFFFF;
+const uint NONE = 0xFFFFFFFF; // as in add_pairs.comp
 
 ELEMENTWISE(i) {
     uint key = keys[i];

@@ -3,13 +3,12 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "grid.glsl"
+#include "bucket_keys.glsl"
 
 layout(push_constant) uniform Push { uint count; };
 layout(set = 0, binding = 0, std430) readonly buffer Keys { uint keys[]; };
 layout(set = 0, binding = 1, std430) writeonly buffer Starts { uint starts[]; };
 layout(set = 0, binding = 2, std430) writeonly buffer Ends { uint ends[]; };
-
-const uint NO_KEY = 0xFFFFFFFF;
 
 ELEMENTWISE(i) {
     uint key = keys[i];

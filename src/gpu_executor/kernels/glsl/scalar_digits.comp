@@ -1,7 +1,7 @@
 // Splits scalars into signed digits: windows of `window_bits` bits, each digit between -2^(bits - 1)
 // and 2^(bits - 1). Digit w of scalar i of batch b becomes an entry: its key is the number of its
-// bucket, or NONE for a digit of 0; its value is the index of its point, with the topmost bit set for
-// a negative digit.
+// bucket, or NO_KEY for a digit of 0; its value is the index of its point, and NEGATIVE for a negative
+// digit.
 //
 // The points are one or more tables of the same length: table k has the points times
 // 2^(k * table_windows * window_bits). So window w uses table w / table_windows, and the buckets of
@@ -11,6 +11,7 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "grid.glsl"
+#include "bucket_keys.glsl"
 
 layout(push_constant) uniform Push {
     uint count; uint points; uint scalar_words; uint windows; uint window_bits; uint table_windows;
@@ -19,8 +20,6 @@ layout(push_constant) uniform Push {
 layout(set = 0, binding = 0, std430) readonly buffer Scalars { uint scalars[]; };
 layout(set = 0, binding = 1, std430) writeonly buffer Keys { uint keys[]; };
 layout(set = 0, binding = 2, std430) writeonly buffer Entries { uint entries[]; };
-
-const uint NONE = 0xFFFFFFFF, NEGATIVE = 0x80000000;
 
 ELEMENTWISE(e) {
     uint batch = e / points, point = e % points, first = batch / sums_per_set % sets * set_stride;
@@ -39,7 +38,7 @@ ELEMENTWISE(e) {
         uint before = row * (windows / table_windows) + min(row, windows % table_windows);
         uint at = (batch * windows + before + w / table_windows) * points + point;
         uint index = first + w / table_windows * points + point;
-        keys[at] = size == 0 ? NONE : window * buckets + size - 1;
+        keys[at] = size == 0 ? NO_KEY : window * buckets + size - 1;
         entries[at] = negative ? index | NEGATIVE : index;
     }
 }

@@ -72,7 +72,8 @@ void sort_tile(Tile tile) {
         own[k] = at < length ? keys[start + at] : last_key();
     }
 
-    uint digit_count = 0;  // of the digit that is this invocation's number
+    // The place of each key among those of its digit; invocation d counts the keys of digit d.
+    uint digit_count = 0;
     for (uint turn = 0; turn < gl_NumSubgroups; turn += COUNTER_ROWS) {
         uint rows = min(gl_NumSubgroups - turn, COUNTER_ROWS);
         uint row = (gl_SubgroupID - turn) * RADIX;
@@ -99,6 +100,7 @@ void sort_tile(Tile tile) {
         barrier();
     }
 
+    // The place of each key in the tile: behind all smaller digits.
     uint total, digit_start = scan_group(digit_count, total);
     if (invocation < RADIX) {
         digit_starts[invocation] = digit_start;
@@ -111,6 +113,7 @@ void sort_tile(Tile tile) {
         pool[place[k]] = own[k];
     }
     barrier();
+    // From the tile in its new order to memory: the keys, then the values in the same way.
     uint target[KEYS];
     EACH_KEY(k) {
         uint at = k * gl_WorkGroupSize.x + invocation, key = pool[at];

@@ -1,51 +1,69 @@
-// Passes of families whose elements are one integer: each invocation holds HELD elements of a column and
-// computes LOG_HELD levels of butterflies in registers, a round. Between two rounds elements are
-// exchanged through shared memory. 2^22 elements of BabyBear took 0.074 ms on an NVIDIA H200, and
-// 0.169 ms with an exchange for each level; 2^22 elements of Goldilocks 0.153 ms and 0.267 ms. With 16
-// elements in an invocation instead of 8 they took 0.081 and 0.174 ms, with 4 elements of Goldilocks
-// 0.160 ms.
+// Passes of families whose elements are one integer: an invocation has RADIX elements of a column in
+// registers, and computes LOG_RADIX levels of butterflies on them, a round. Between two rounds elements
+// are exchanged through shared memory.
 //
-// In a round of stride 2^s an invocation holds the rows first + j 2^s for j < HELD, so its butterflies
-// have the distances 2^s to HELD 2^s / 2. The bits of `first` and of j 2^s are disjoint. So every index
-// is a sum of one that depends on the invocation and of a constant for j, for which compilers need no
-// instruction.
+// 2^22 elements of BabyBear took 0.074 ms on an NVIDIA H200, and 0.169 ms with an exchange for each
+// level; 2^22 elements of Goldilocks 0.153 ms and 0.267 ms. With 16 elements in an invocation instead of
+// 8 they took 0.081 and 0.174 ms, with 4 elements of Goldilocks 0.160 ms.
+//
+// In a round of stride 2^s register x[j] has the row first + j 2^s, for j < RADIX, so the butterflies of
+// an invocation have the distances 2^s to RADIX 2^s / 2. The bits of `first` and of j 2^s are disjoint.
+// So every index is a sum of one that depends on the invocation and of a constant for j, for which
+// compilers need no instruction.
 //
 // In an exchange an invocation puts its elements where it got the elements of the same round. Nobody else
 // reads there before the barrier that follows, so no barrier precedes. It would take up to 1 % of the time
 // of Goldilocks.
 //
-// Include transform.glsl first. A work-group has TILE / HELD invocations.
+// A work-group has TILE / RADIX invocations.
+
+#include "transform.glsl"
 
 // Whether a row is one element (R = 1): log_m = LEVELS.
 layout(constant_id = ID_BY_BLOCK) const bool BY_BLOCK = false;
 // Whether the scale in `low` is not 1, unless DIRECT.
 layout(constant_id = ID_SCALES) const bool SCALES = true;
 
-const uint LOG_HELD = LEVELS < 3 ? LEVELS : 3, HELD = 1u << LOG_HELD; // as count_held in passes.py
-const uint ROUNDS = LEVELS == 0 ? 1 : (LEVELS + LOG_HELD - 1) / LOG_HELD, LAST = ROUNDS - 1;
+const uint LOG_RADIX = LEVELS < 3 ? LEVELS : 3, RADIX = 1u << LOG_RADIX; // as get_log_radix in passes.py
+const uint ROUNDS = LEVELS == 0 ? 1 : (LEVELS + LOG_RADIX - 1) / LOG_RADIX, LAST = ROUNDS - 1;
 
-// Statements for each j below HELD. The indices of registers are literals: drivers keep arrays of 64-bit
-// integers in memory if a loop indexes them.
-#define EACH_HELD(DO)                                                                           \
+// DO(j) for each register x[j], j below RADIX. The indices of registers are literals: drivers keep arrays
+// of 64-bit integers in memory if a loop indexes them.
+#define EACH_REGISTER(DO)                                                                       \
     DO(0)                                                                                       \
-    if (HELD > 1) { DO(1) }                                                                     \
-    if (HELD > 2) { DO(2) DO(3) }                                                               \
-    if (HELD > 4) { DO(4) DO(5) DO(6) DO(7) }
+    if (RADIX > 1) { DO(1) }                                                                    \
+    if (RADIX > 2) { DO(2) DO(3) }                                                              \
+    if (RADIX > 4) { DO(4) DO(5) DO(6) DO(7) }
 
 // The rounds are numbered from the largest distances on.
 uint log_stride(uint round) {
-    return LEVELS > (round + 1) * LOG_HELD ? LEVELS - (round + 1) * LOG_HELD : 0;
+    return LEVELS > (round + 1) * LOG_RADIX ? LEVELS - (round + 1) * LOG_RADIX : 0;
 }
-uint count_levels(uint round) { return min(LEVELS - round * LOG_HELD, LOG_HELD); }
+uint count_levels(uint round) { return min(LEVELS - round * LOG_RADIX, LOG_RADIX); }
 
 // What an invocation has of a tile. If a row is one element (BY_BLOCK), adjacent invocations have
 // adjacent rows of a block, else adjacent columns.
-uint get_column(uint i) { return BY_BLOCK ? i >> (LEVELS - LOG_HELD) : i & (C - 1); }
+uint get_column(uint i) { return BY_BLOCK ? i >> (LEVELS - LOG_RADIX) : i & (C - 1); }
 
 uint first_row(uint i, uint round) {
-    uint u = BY_BLOCK ? i & ((A >> LOG_HELD) - 1) : i >> COLUMNS, s = log_stride(round);
-    return ((u >> s) << (s + LOG_HELD)) + (u & ((1u << s) - 1u));
+    uint u = BY_BLOCK ? i & ((A >> LOG_RADIX) - 1) : i >> COLUMNS, s = log_stride(round);
+    return ((u >> s) << (s + LOG_RADIX)) + (u & ((1u << s) - 1u));
 }
+
+// --- butterflies ---
+
+// The families define these functions:
+//
+//     load_roots()                          copies the roots of the pass to shared memory
+//     wait_for_roots()                      a barrier behind load_roots
+//     run_round(i, round, DIF or DIT, x)    the butterflies of a round, on the registers of invocation i
+const bool DIF = false, DIT = true;
+
+#ifdef FAMILY_GOLDILOCKS
+#include "families/goldilocks_rounds.glsl"
+#else
+#include "families/words31_rounds.glsl"
+#endif
 
 // --- shared memory ---
 
@@ -60,54 +78,26 @@ uint place(uint row, uint column) {
 }
 SHARED_LAZY(tile, TILE + (TILE >> 4) + C)
 
-void put_held(uint i, uint round, LAZY x[8]) {
+void put_registers(uint i, uint round, LAZY x[8]) {
     uint at = place(first_row(i, round), get_column(i)), s = log_stride(round);
 #define PUT(j) put_tile(at + place_row(j << s), x[j]);
-    EACH_HELD(PUT)
+    EACH_REGISTER(PUT)
 #undef PUT
 }
 
-void get_held(uint i, uint round, out LAZY x[8]) {
+void get_registers(uint i, uint round, out LAZY x[8]) {
     uint at = place(first_row(i, round), get_column(i)), s = log_stride(round);
 #define GET(j) get_tile(at + place_row(j << s), x[j]);
-    EACH_HELD(GET)
+    EACH_REGISTER(GET)
 #undef GET
 }
 
-// --- butterflies ---
-
-#ifdef FAMILY_GOLDILOCKS
-#include "families/goldilocks_rounds.glsl"
-#else
-// The butterflies of a round, large distances first; with `rises`, small distances first, and with
-// the product before the sum.
-void run_round(uint i, uint round, bool rises, inout LAZY x[8]) {
-    uint s = log_stride(round), base = first_row(i, round) & ((1u << s) - 1u);
-    [[unroll]] for (uint k = 0; k < LOG_HELD; ++k) {
-        uint level = rises ? k : LOG_HELD - 1 - k;
-        if (level < count_levels(round)) {
-            bool multiplies = s + level > 0; // otherwise all roots are 1
-            LAZY root;
-            [[unroll]] for (uint j = 0; j < HELD / 2; ++j) {
-                // Butterflies of equal roots follow each other.
-                uint log_same = LOG_HELD - 1 - level, within = j >> log_same;
-                uint block = j & ((1u << log_same) - 1u);
-                uint first = (block << (level + 1)) + within, second = first + (1u << level);
-                if (block == 0 && multiplies) {
-                    uint shift = LEVELS - 1 - level;
-                    get_roots((base << (shift - s)) + (within << shift), root);
-                }
-                LAZY u = x[first], v = x[second];
-                if (rises && multiplies) lazy_mul(v, root, v);
-                lazy_add(u, v, x[first]);
-                if (rises || !multiplies) lazy_sub(u, v, x[second]);
-                else lazy_sub_mul(u, v, root, x[second]);
-            }
-        }
-    }
+// From the rows of one round to those of another.
+void exchange(uint i, uint from, uint to, inout LAZY x[8]) {
+    put_registers(i, from, x);
+    barrier();
+    get_registers(i, to, x);
 }
-
-#endif
 
 // --- twiddles ---
 
@@ -119,11 +109,11 @@ void load_power(uint e, out LAZY power) {
     lazy_mul(power, factor, power);
 }
 
-// The products of the elements that an invocation holds after the last round, whose first row is `row`
-// of the column that begins at `start`. DIRECT: `low` has the twiddles of all rows of a column, one
-// column after the other. Otherwise the scale follows the powers in `low`, and the twiddles of an
-// invocation are computed: a geometric sequence, in bit-reversed order. The even and the odd ones are
-// computed by turns, so that products do not wait for each other.
+// Multiplies the elements that an invocation has in the last round, whose first row is `row` of the
+// column that begins at `start`, by their twiddles. DIRECT: `low` has the twiddles of all rows of a
+// column, one column after the other. Otherwise the scale follows the powers in `low`, and the twiddles
+// of an invocation are computed: a geometric sequence, in bit-reversed order. The even and the odd ones
+// are computed by turns, so that products do not wait for each other.
 void multiply_by_twiddles(uint start, uint row, inout LAZY x[8]) {
     uint r = start & ((1u << (log_m - LEVELS)) - 1u);
     if (DIRECT) {
@@ -134,12 +124,12 @@ void multiply_by_twiddles(uint start, uint row, inout LAZY x[8]) {
             load_low(BY_BLOCK ? 0 : at + j, factor);                                            \
             lazy_mul(x[j], factor, x[j]);                                                       \
         }
-        EACH_HELD(MULTIPLY)
+        EACH_REGISTER(MULTIPLY)
 #undef MULTIPLY
     } else {
         LAZY even, odd, step;
         load_power(BY_BLOCK ? 0 : reverse_bits(row, LEVELS) * r, even);
-        load_power(BY_BLOCK ? 0 : r << (LEVELS - LOG_HELD), step);
+        load_power(BY_BLOCK ? 0 : r << (LEVELS - LOG_RADIX), step);
         if (SCALES) {
             LAZY scale;
             load_low(1u << low_bits, scale);
@@ -149,22 +139,22 @@ void multiply_by_twiddles(uint start, uint row, inout LAZY x[8]) {
         lazy_mul(step, step, step);
 #define MULTIPLY(j)                                                                             \
         {                                                                                       \
-            uint first = reverse_bits(2 * j, LOG_HELD);                                         \
+            uint first = reverse_bits(2 * j, LOG_RADIX);                                        \
             if (j > 0) lazy_mul(even, step, even);                                              \
             lazy_mul(x[first], even, x[first]);                                                 \
             if (j > 0) lazy_mul(odd, step, odd);                                                \
-            if (HELD > 1) lazy_mul(x[first + HELD / 2], odd, x[first + HELD / 2]);              \
+            if (RADIX > 1) lazy_mul(x[first + RADIX / 2], odd, x[first + RADIX / 2]);           \
         }
         MULTIPLY(0)
-        if (HELD > 2) { MULTIPLY(1) }
-        if (HELD > 4) { MULTIPLY(2) MULTIPLY(3) }
+        if (RADIX > 2) { MULTIPLY(1) }
+        if (RADIX > 4) { MULTIPLY(2) MULTIPLY(3) }
 #undef MULTIPLY
     }
 }
 
 // --- elements in memory ---
 
-// The index of a row's element in a column of a tile, for row 0; rows are 2^log_r elements apart.
+// The index of row 0 of column c of a tile; rows are 2^log_r elements apart.
 uint column_start(uint tile, uint c) {
     uint column = (tile << COLUMNS) + c, log_r = log_m - LEVELS;
     if (BY_BLOCK) return block_start(column);
@@ -183,7 +173,68 @@ void store_element(uint index, LAZY x) {
     store_y(index, words);
 }
 
-// The place of the element at a position.
-uint place_at(Position position) {
-    return place(position.in_tile >> COLUMNS, position.in_tile & (C - 1));
+// The rows of an invocation in the first round, and in the last one, where they are adjacent: the index
+// of the element of register j. `start` is the column_start of its column, `row` its first_row in that
+// round; rows are 2^log_r elements apart. Registers from RADIX on keep what they have.
+#define FIRST_ROUND_INDEX(j) (start + (row << log_r) + (j << (log_stride(0) + log_r)))
+#define LAST_ROUND_INDEX(j) (start + ((row + j) << log_r))
+
+void load_first_round(uint start, uint row, uint log_r, inout LAZY x[8]) {
+#define LOAD(j) load_element(FIRST_ROUND_INDEX(j), x[j]);
+    EACH_REGISTER(LOAD)
+#undef LOAD
+}
+
+void load_last_round(uint start, uint row, uint log_r, inout LAZY x[8]) {
+#define LOAD(j) load_element(LAST_ROUND_INDEX(j), x[j]);
+    EACH_REGISTER(LOAD)
+#undef LOAD
+}
+
+void store_first_round(uint start, uint row, uint log_r, LAZY x[8]) {
+#define STORE(j) store_element(FIRST_ROUND_INDEX(j), x[j]);
+    EACH_REGISTER(STORE)
+#undef STORE
+}
+
+void store_last_round(uint start, uint row, uint log_r, LAZY x[8]) {
+#define STORE(j) store_element(LAST_ROUND_INDEX(j), x[j]);
+    EACH_REGISTER(STORE)
+#undef STORE
+}
+
+// If a row is one element, a tile is whole blocks: from memory to shared memory, and back. Adjacent
+// invocations access adjacent elements.
+void load_blocks(uint tile, uint i) {
+#define LOAD(j)                                                                                 \
+    {                                                                                           \
+        uint k = j * (TILE / RADIX) + i, c = k >> LEVELS;                                       \
+        LAZY loaded;                                                                            \
+        load_element(column_start(tile, c) + (k & (A - 1)), loaded);                            \
+        put_tile(place(k & (A - 1), c), loaded);                                                \
+    }
+    EACH_REGISTER(LOAD)
+#undef LOAD
+}
+
+void store_blocks(uint tile, uint i) {
+#define STORE(j)                                                                                \
+    {                                                                                           \
+        uint k = j * (TILE / RADIX) + i;                                                        \
+        LAZY stored;                                                                            \
+        get_tile(place(k & (A - 1), k >> LEVELS), stored);                                      \
+        store_element((tile << (LEVELS + COLUMNS)) + k, stored);                                \
+    }
+    EACH_REGISTER(STORE)
+#undef STORE
+}
+
+// From shared memory to the bit-reversed order in memory.
+void store_reversed(uint tile) {
+    EACH_LOCAL(k, TILE) {
+        Position position = store_position(tile, k);
+        LAZY stored;
+        get_tile(place(position.in_tile >> COLUMNS, position.in_tile & (C - 1)), stored);
+        store_element(store_index(position), stored);
+    }
 }

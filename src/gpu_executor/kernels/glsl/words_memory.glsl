@@ -7,10 +7,7 @@
 // 12 ... words move in 16-byte loads and stores (3.2 TB/s; 2.5 TB/s with 8-byte ones on an NVIDIA
 // H200). WORDS is a specialization constant, so only one of the three remains in a pipeline.
 
-#define WORDS_VIEWS(at, name, access)                                                         \
-    layout(set = 0, binding = at, std430) access buffer name##_By1 { uint name##_by1[]; };    \
-    layout(set = 0, binding = at, std430) access buffer name##_By2 { uvec2 name##_by2[]; };   \
-    layout(set = 0, binding = at, std430) access buffer name##_By4 { uvec4 name##_by4[]; };
+#include "unit_memory.glsl"
 
 #define WORDS_LOAD(name)                                                                      \
     void load_##name(uint element, out uint x[WORDS]) {                                       \
@@ -45,6 +42,6 @@
         }                                                                                     \
     }
 
-#define ELEMENTS_IN(at, name) WORDS_VIEWS(at, name, readonly) WORDS_LOAD(name)
-#define ELEMENTS_OUT(at, name) WORDS_VIEWS(at, name, writeonly) WORDS_STORE(name)
-#define ELEMENTS_IN_OUT(at, name) WORDS_VIEWS(at, name, ) WORDS_LOAD(name) WORDS_STORE(name)
+#define ELEMENTS_IN(at, name) UNITS_VIEWS(at, name, readonly) WORDS_LOAD(name)
+#define ELEMENTS_OUT(at, name) UNITS_VIEWS(at, name, writeonly) WORDS_STORE(name)
+#define ELEMENTS_IN_OUT(at, name) UNITS_VIEWS(at, name, ) WORDS_LOAD(name) WORDS_STORE(name)

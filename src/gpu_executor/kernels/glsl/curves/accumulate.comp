@@ -1,6 +1,6 @@
 // Adds points to buckets. The entries are sorted by bucket: `keys` has the bucket of each entry, or NO_KEY
-// behind those of a window, and `entries` the index of its point and, in the topmost bit, whether the
-// point is subtracted. Unless `indexed`, each entry is its own index, as behind affine rounds.
+// behind those of a window, and `entries` the index of its point, with the bit NEGATIVE where the point is
+// subtracted. Unless `indexed`, each entry is its own index, as behind affine rounds.
 //
 // Element t adds the entries from t * length on. It stores the sum of each run of equal keys. The
 // sum of a run inside its entries goes to its bucket. A run that continues from the entries before,
@@ -9,20 +9,25 @@
 // sums of one bucket are neighbours; combine.comp adds them. The load is the same for all invocations
 // whatever the scalars are.
 //
-// With -DGROUPED a group of invocations does the additions of an element: on CPUs, for fields of
-// degree 2, and for few points, where it takes less time until the sums are there. Groups add points
-// of 2 `coordinates` (affine) or 4 (XYZZ), single invocations affine ones. With -DF64_LIMBS invocations
-// multiply f64 limbs.
+// The options of the compiler choose a form of the group law (point_group.glsl):
+//
+//     none                  point_mixed.glsl        single invocations (DEGREE 2: pairs of lanes) add
+//                                                   affine points
+//     -DF64_LIMBS           point_mixed_f64.glsl    the same on f64 limbs
+//     -DGROUPED             point_lanes.glsl        groups of lanes add points of 2 `coordinates`
+//                                                   (affine) or 4 (XYZZ)
+//     -DGROUPED -DSERIAL    point_serial.glsl       the same by single invocations, on CPUs
 #version 460
 #extension GL_GOOGLE_include_directive : require
+#include "../bucket_keys.glsl"
 #include "coordinate.glsl"
 CONSTANTS(3)
 #if defined(GROUPED)
 #include "point_group.glsl"
 #elif defined(F64_LIMBS)
-#include "point_f64.glsl"
+#include "point_mixed_f64.glsl"
 #else
-#include "point.glsl"
+#include "point_mixed.glsl"
 #endif
 
 layout(push_constant) uniform Push {
@@ -35,42 +40,49 @@ LIMBS_OUT(4, buckets)
 layout(set = 0, binding = 5, std430) writeonly buffer PartialKeys { uint partial_keys[]; };
 LIMBS_OUT(6, partials)
 
-const uint NO_KEY = 0xFFFFFFFF, EMPTY = 0x80000000, NEGATIVE = 0x80000000;
-
+// The sum of a run, in the form of the group law that the options choose:
+//
+//     SUM                                       declares it
+//     ADD_POINT(enabled, at, negative, again)   adds the point at an index, or subtracts it. `again` is
+//                                               set if the point is equal to the sum, which is as it was
+//                                               then: the same statement once more doubles it
+//     store_name(PQ at, SUM_ARGUMENTS)          stores it
+//
+// These are macros: an argument that is an array costs copies at each call of a function.
 #ifdef GROUPED
-#define SUM bool sum_infinity
+#define SUM OPERANDS bool sum_infinity;
 #define SUM_ARGUMENTS sum_infinity
+#define ADD_POINT(enabled, at, negative, again)                                               \
+    bool infinity = load_points(PQ enabled, coordinates, at, negative);                       \
+    add_points(PQ enabled, false, sum_infinity, infinity); // it doubles equal points itself
 #else
-#define SUM NUMBER sum_x, sum_y, sum_zz, sum_zzz; bool sum_infinity
+#define SUM OPERANDS NUMBER sum_x, sum_y, sum_zz, sum_zzz; bool sum_infinity;
 #define SUM_ARGUMENTS sum_x, sum_y, sum_zz, sum_zzz, sum_infinity
+#define ADD_POINT(enabled, at, negative, again)                                               \
+    NUMBER x, y;                                                                              \
+    bool finite = enabled && load_points(at, negative, x, y);                                 \
+    again = finite && add_affine(x, y, again, SUM_ARGUMENTS);
 #endif
 
 void main() {
     begin();
     EACH_GROUP(t) {
-        OPERANDS
+        SUM
         uint first = t * length, end = t < count ? min(first + length, entry_count) : 0;
         uint head = NO_KEY, tail = NO_KEY, key = first < end ? keys[first] : NO_KEY;
-        bool continued = t > 0 && key != NO_KEY && keys[first - 1] == key, doubles = false;
-        SUM;
+        bool continued = t > 0 && key != NO_KEY && keys[first - 1] == key, again = false;
         sum_infinity = true;
         for (uint j = 0; j < length;) {
             uint i = first + j;
             bool enabled = i < end && key != NO_KEY;
             uint entry = !enabled ? 0 : indexed != 0 ? entries[i] : i, index = entry & ~NEGATIVE;
             bool negative = (entry & NEGATIVE) != 0;
-#ifdef GROUPED
-            bool infinity = load_points(PQ enabled, coordinates, index, negative);
-            add_points(PQ enabled, false, sum_infinity, infinity);
-#else
-            NUMBER x, y;
-            bool finite = enabled && load_points(index, negative, x, y);
-            doubles = finite && add_affine(x, y, doubles, SUM_ARGUMENTS);
-            if (doubles) continue; // the same entry once more
-#endif
+            ADD_POINT(enabled, index, negative, again)
+            if (again) continue;
             uint next = i + 1 < entry_count ? keys[i + 1] : NO_KEY;
             bool continues = i + 1 == end && next == key;
             if (enabled && (next != key || continues)) {
+                // The last entry of a run, or of t.
                 if (continued) {
                     head = key;
                     if (continues) tail = key | EMPTY;

@@ -1,19 +1,21 @@
 // One round of affine additions (ops/affine_rounds.py): the sums of `pairs` of points, or the first point
-// where the second is NONE. An index has the topmost bit set where its point is subtracted. The pairs of
+// where the second is NONE. An index has the bit NEGATIVE where its point is subtracted. The pairs of
 // the round are those between two of the `offsets`, and their sums begin at 0.
 //
 // A sum divides by x1 - x0, or by 2 y if both points are equal. An invocation multiplies the
 // denominators of all its pairs and inverts their product (Montgomery's trick): 5M + 1S a sum and a share
-// of the inverse, where a mixed addition to an XYZZ point takes 8M + 2S. `products` has the product
-// of the denominators before each pair.
+// of the inverse, where a mixed addition to an XYZZ point takes 8M + 2S (point_group.glsl compares all
+// forms of the group law). `products` has the product of the denominators before each pair.
 //
 // Products are those by rows: they are as fast here, and the driver of an NVIDIA H200 compiles them in 3.8
 // instead of 7.1 s (BLS12-381).
 #version 460
 #extension GL_GOOGLE_include_directive : require
+#include "../bucket_keys.glsl"
 #include "coordinate.glsl"
 CONSTANTS(2)
-#include "point.glsl"
+const uint LANES = 1;
+#include "lanes.glsl"
 #include "number_inverse.glsl"
 
 layout(push_constant) uniform Push {
@@ -21,12 +23,12 @@ layout(push_constant) uniform Push {
     uint sum_chunk_step;
 };
 layout(set = 0, binding = 0, std430) readonly restrict buffer Pairs { uvec2 pairs[]; };
-WORDS_VIEWS(1, points, readonly)
+UNITS_VIEWS(1, points, readonly)
 layout(set = 0, binding = 3, std430) readonly restrict buffer Offsets { uint offsets[]; };
-WORDS_VIEWS(4, sums, writeonly)
+UNITS_VIEWS(4, sums, writeonly)
 layout(set = 0, binding = 5, std430) restrict buffer Products { uint products[]; };
 
-const uint NONE = 0xFFFFFFFF, NEGATIVE = 0x80000000;
+const uint NONE = 0xFFFFFFFF; // as in pair_runs.comp
 const uint ADDS = 0, DOUBLES = 1, CANCELS = 2, TAKES_FIRST = 3, TAKES_SECOND = 4;
 
 uint first_pair, pair_count;

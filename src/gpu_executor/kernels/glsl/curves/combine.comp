@@ -9,6 +9,7 @@
 // a key, which are most of them behind sum_runs.comp, do nothing else.
 #version 460
 #extension GL_GOOGLE_include_directive : require
+#include "../bucket_keys.glsl"
 #include "coordinate.glsl"
 CONSTANTS(2)
 #include "point_group.glsl"
@@ -19,8 +20,6 @@ LIMBS_IN(1, sums)
 LIMBS_OUT(3, buckets)
 layout(set = 0, binding = 4, std430) writeonly buffer PartialKeys { uint partial_keys[]; };
 LIMBS_OUT(5, partials)
-
-const uint NO_KEY = 0xFFFFFFFF, EMPTY = 0x80000000;
 
 // The bucket of a key, or NO_KEY.
 uint get_bucket(uint key) { return key == NO_KEY ? NO_KEY : key & ~EMPTY; }

@@ -5,7 +5,7 @@
 // M = 2^(LIMBS * LIMB_BITS), and lazily reduced: any number below M that is congruent. Only a
 // product reduces. If x < a p and y < b p, the product of x and y is below (a b p / M + 1) p, so
 // below 2p where a b <= M / p. Comments state the bounds; `kernels/curves.py` chooses limbs with
-// enough slack M / p.
+// enough slack M / p. Functions on numbers begin with n_, those on whole coordinates with c_.
 
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require

@@ -25,8 +25,9 @@ uint part() { return lane() % DEGREE; } // the coefficient
 #endif
 
 #ifndef F64_LIMBS
-// The number of the lane whose index differs in the bits of `mask`: 1 and 2 times DEGREE exchange the
-// slots 0 with 1 and 2 with 3, or 0 with 2 and 1 with 3.
+// The number of the lane whose index differs in the bits of `mask`. At degree 2, a mask of 1 exchanges
+// the coefficients of a coordinate. In point_lanes.glsl, DEGREE exchanges slot 0 with 1 and 2 with 3;
+// 2 * DEGREE exchanges 0 with 2 and 1 with 3.
 void exchange(uint mask, NUMBER x, out NUMBER z) {
     [[unroll]] for (uint i = 0; i < LIMBS; ++i) z[i] = subgroupShuffleXor(x[i], mask);
 }

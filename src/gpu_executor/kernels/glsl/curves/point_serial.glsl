@@ -1,10 +1,12 @@
 // Operations on XYZZ points by single invocations, in a form that lavapipe compiles fast: combine.comp
-// at 381 bits in 0.7 s, instead of 13 s with the products inlined. A table lists the steps of each
-// operation, and a loop with one product in its body runs them, on registers in shared memory.
-// lavapipe makes of each access to memory a loop over the invocations of a vector, so a register is
-// vectors of four limbs, and loops copy single limbs. It fills a constant array that has a variable
-// index element by element and invocation by invocation, so a chain of selections finds a step in
-// the table.
+// at 381 bits in 0.7 s, instead of 13 s with the products inlined. The other forms of the group law:
+// point_group.glsl.
+//
+// A table lists the steps of each operation, and a loop with one product in its body runs them, on
+// registers in shared memory. lavapipe makes of each access to memory a loop over the invocations of a
+// vector, so a register is vectors of four limbs, and loops copy single limbs. It fills a constant array
+// that has a variable index element by element and invocation by invocation, so a chain of selections
+// finds a step in the table.
 //
 // lavapipe leaves every loop, and results are wrong, after 65,535 iterations of all loops of an
 // invocation together. At degree d, an addition takes about 17 d iterations, a doubling 14 d (an

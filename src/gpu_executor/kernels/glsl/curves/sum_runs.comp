@@ -7,6 +7,7 @@
 // With a block of one place five of six groups had nothing to add where runs have six places.
 #version 460
 #extension GL_GOOGLE_include_directive : require
+#include "../bucket_keys.glsl"
 #include "coordinate.glsl"
 CONSTANTS(2)
 #include "point_group.glsl"
@@ -17,7 +18,7 @@ LIMBS_IN(1, sums)
 LIMBS_OUT(3, buckets)
 layout(set = 0, binding = 4, std430) writeonly buffer LongKeys { uint long_keys[]; };
 
-const uint NO_KEY = 0xFFFFFFFF, EMPTY = 0x80000000, LONGEST = 8;
+const uint LONGEST = 8;
 
 // Whether place i is in the run of a key; i may be beyond either end.
 bool is_in_run(uint i, uint key) {

@@ -1,10 +1,12 @@
 // Rounds of butterflies of Goldilocks elements. 2 is of order 192 modulo p, so roots of order 8 are
-// powers of 2, and products with them are shifts. A round is a transform of HELD elements without
+// powers of 2, and products with them are shifts. A round is a transform of RADIX elements without
 // products, and a product with a root for each element but the first.
 //
-// With W of order HELD 2^s, the butterflies of an invocation have roots of order HELD times powers of
+// With W of order RADIX 2^s, the butterflies of an invocation have roots of order RADIX times powers of
 // W^base, where `base` is the first row modulo the stride 2^s. The powers of W^base that element j
 // meets have the product W^(base rev(j)).
+//
+// transform_rounds.glsl includes this file.
 
 // log2 of the root of order 8.
 layout(constant_id = ID_ROOT_SHIFT) const uint ROOT_SHIFT = 0;
@@ -27,7 +29,7 @@ uint64_t mul_power_of_two(uint64_t x, uint shift) {
 }
 
 // A butterfly whose root is 2^shift, with the product behind the difference.
-void fall(uint shift, inout uint64_t u, inout uint64_t v) {
+void butterfly_dif(uint shift, inout uint64_t u, inout uint64_t v) {
     uint64_t sum, difference;
     f_add(u, v, sum);
     if (shift < 96) f_sub(u, v, difference);
@@ -37,7 +39,7 @@ void fall(uint shift, inout uint64_t u, inout uint64_t v) {
 }
 
 // The same with the product before the sum.
-void rise(uint shift, inout uint64_t u, inout uint64_t v) {
+void butterfly_dit(uint shift, inout uint64_t u, inout uint64_t v) {
     uint64_t product = shift % 96 == 0 ? v : mul_power_of_two(v, shift % 96), sum, difference;
     f_add(u, product, sum);
     f_sub(u, product, difference);
@@ -53,33 +55,36 @@ void rise(uint shift, inout uint64_t u, inout uint64_t v) {
 #define RUN_LEVEL(run, level)                                                                   \
     if (level < count_levels(round)) {                                                          \
         BUTTERFLY(run, 0, level)                                                                \
-        if (HELD > 2) { BUTTERFLY(run, 1, level) }                                              \
-        if (HELD > 4) { BUTTERFLY(run, 2, level) BUTTERFLY(run, 3, level) }                     \
+        if (RADIX > 2) { BUTTERFLY(run, 1, level) }                                             \
+        if (RADIX > 4) { BUTTERFLY(run, 2, level) BUTTERFLY(run, 3, level) }                    \
     }
 
 // The roots are read from memory, which means from caches. A copy in shared memory would be read once in
 // each round but one, and would cost a barrier and 2^LEVELS elements of shared memory. 2^22 elements took
 // 0.148 ms instead of 0.150 ms on an NVIDIA H200 in passes of 6, 6, 5, 5 levels; in passes of 6, 7, 9
 // levels 0.139 ms instead of 0.146 ms, with a table in the order of the reads.
+void load_roots() {}
+void wait_for_roots() {}
+
 void multiply_by_roots(uint i, uint round, inout uint64_t x[8]) {
     uint s = log_stride(round), base = first_row(i, round) & ((1u << s) - 1u);
-    uint step = base << (LEVELS - LOG_HELD - s);
+    uint step = base << (LEVELS - LOG_RADIX - s);
 #define MULTIPLY(j)                                                                             \
     if (j > 0) {                                                                                \
         uint64_t root;                                                                          \
-        load_root(step * reverse_bits(j, LOG_HELD), root);                                      \
+        load_root(step * reverse_bits(j, LOG_RADIX), root);                                     \
         f_mul(x[j], root, x[j]);                                                                \
     }
-    EACH_HELD(MULTIPLY)
+    EACH_REGISTER(MULTIPLY)
 #undef MULTIPLY
 }
 
-void run_round(uint i, uint round, bool rises, inout uint64_t x[8]) {
-    if (rises) {
+void run_round(uint i, uint round, bool in_time, inout uint64_t x[8]) {
+    if (in_time) {
         if (round < LAST) multiply_by_roots(i, round, x);
-        RUN_LEVEL(rise, 0) RUN_LEVEL(rise, 1) RUN_LEVEL(rise, 2)
+        RUN_LEVEL(butterfly_dit, 0) RUN_LEVEL(butterfly_dit, 1) RUN_LEVEL(butterfly_dit, 2)
     } else {
-        RUN_LEVEL(fall, 2) RUN_LEVEL(fall, 1) RUN_LEVEL(fall, 0)
+        RUN_LEVEL(butterfly_dif, 2) RUN_LEVEL(butterfly_dif, 1) RUN_LEVEL(butterfly_dif, 0)
         if (round < LAST) multiply_by_roots(i, round, x);
     }
 }

@@ -1,5 +1,5 @@
-// Mixed additions by single invocations on f64 limbs, at degree 1: every product is inlined, and all
-// numbers are in registers.
+// The mixed additions of point_mixed.glsl on f64 limbs, at degree 1: every product is inlined, and all
+// numbers are in registers. The other forms of the group law: point_group.glsl.
 //
 // Points in memory and the sums that are stored have the Montgomery factor of the integer limbs that
 // all other curve kernels compute with: 2^d times the factor M of f64 limbs, where d = FACTOR_SHIFT is
@@ -56,7 +56,7 @@ bool n_is_zero_below_3p(NUMBER x) {
     return n_is_multiple(x, 2);
 }
 
-// The XYZZ point 2 (x, y), for a y that is not 0: 7 products. A doubling is an addition to (x, y, 1, 1)
+// The XYZZ point 2 (x, y), for a y that is not 0: 4M + 3S. A doubling is an addition to (x, y, 1, 1)
 // with R = 3 x^2 + a and P = 2 y, and without P^3 in X; R and P are multiplied by 2^d here. Equal
 // points are rare, and their code must cost other points nothing: with operands of the additions chosen
 // by a condition, an NVIDIA H200 adds 14 % fewer points, and with all numbers of a doubling in registers
@@ -108,8 +108,9 @@ void double_affine(
 }
 
 // Adds (x, y) to the XYZZ point (sx, sy, szz, szzz): 8M + 2S, of which two products share one
-// reduction. X is below 6.6, Y below 2.6, ZZ / 2^d and ZZZ / 2^d are below 1.1. Returns true, and
-// leaves the sum as it is, if both points are equal: the caller then calls it again with `doubles`.
+// reduction. The variables are those of add_affine in point_mixed.glsl. X is below 6.6, Y below 2.6,
+// ZZ / 2^d and ZZZ / 2^d are below 1.1. Returns true, and leaves the sum as it is, if both points are
+// equal: the caller then calls it again with `doubles`.
 bool add_affine(
     NUMBER x, NUMBER y, bool doubles,
     inout NUMBER sx, inout NUMBER sy, inout NUMBER szz, inout NUMBER szzz, inout bool infinity

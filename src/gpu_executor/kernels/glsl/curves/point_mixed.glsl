@@ -1,6 +1,7 @@
-// Mixed additions by single invocations, for GPUs (DEGREE 2: by pairs of lanes): every product is
-// inlined, and all numbers are in registers. Branches depend on the point alone, so both lanes of a pair
-// are in the same branch.
+// Mixed additions, of an affine point to an XYZZ point, by single invocations (DEGREE 2: by pairs of
+// lanes), for GPUs: every product is inlined, and all numbers are in registers. Branches depend on the
+// point alone, so both lanes of a pair are in the same branch. The other forms of the group law:
+// point_group.glsl.
 //
 // Include coordinate.glsl and declare CONSTANTS first.
 
@@ -45,10 +46,16 @@ void load_one(out NUMBER z) {
 }
 
 // Adds (x, y) to the XYZZ point (sx, sy, szz, szzz), whose X is below 8p, Y below 4p, ZZ and ZZZ below
-// 2p: 8M + 2S. Returns true, and leaves the sum as it is, if both points are equal: the caller then
-// calls it again with `doubles`. So equal points, which are rare, need no product of their own. With
-// R = 3 x^2 + a and P = 2 y the products are those of 2 (x, y), because a doubling is an addition to
-// (x, y, 1, 1) with another slope, and without P^3 in X.
+// 2p: 8M + 2S. Explicit-Formulas Database, "xyzz", madd-2008-s, with the variables in brackets:
+//
+//     U2 = x ZZ     P = U2 - X  [u]    P^2 [v]    P^3 [w]          X' = R^2 - P^3 - 2 Q
+//     S2 = y ZZZ    R = S2 - Y  [r]    R^2 [t]    Q = X P^2 [s]    Y' = R (Q - X') - Y P^3
+//                                                                  ZZ' = ZZ P^2    ZZZ' = ZZZ P^3
+//
+// Returns true, and leaves the sum as it is, if both points are equal: the caller then calls it again
+// with `doubles`. So equal points, which are rare, need no product of their own. With R = 3 x^2 + a and
+// P = 2 y the products are those of 2 (x, y), because a doubling is an addition to (x, y, 1, 1) with
+// another slope, and without P^3 in X.
 bool add_affine(
     NUMBER x, NUMBER y, bool doubles,
     inout NUMBER sx, inout NUMBER sy, inout NUMBER szz, inout NUMBER szzz, inout bool infinity
