@@ -30,10 +30,10 @@ from gpu_executor.errors import ArgumentShapeError
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.element_references import add, mul, sub
 from gpu_executor.kernels.passes import (
-    get_log_radix,
     count_roots,
     count_shared_roots,
     encode_twiddles,
+    get_log_radix,
     get_root_shift,
     is_in_rounds,
     lazy_bytes,
