@@ -30,8 +30,8 @@ HiddenUse = Literal["scratch", "status", "uniform", "push"]
 of its parameters, and its push constants where these are in a uniform buffer."""
 
 
-class Place(NamedTuple, Generic[Memory]):
-    """Where an array begins."""
+class BufferOffset(NamedTuple, Generic[Memory]):
+    """Where the elements of an array begin."""
 
     buffer: Handle
     handle: int
@@ -102,14 +102,14 @@ def make_dispatch(
 def bind_piece(
     dispatch: CallDispatch,
     piece: Piece,
-    arguments: Sequence[tuple[Operand, Place[Memory]]],
+    arguments: Sequence[tuple[Operand, BufferOffset[Memory]]],
     hidden: Mapping[HiddenUse, HiddenBuffer[Memory]],
     scratch_bytes: int,
     check: StatusCheck | None = None,
 ) -> list[BoundStep[Memory]]:
     """Return the steps of a piece: fills, then the dispatch.
 
-    `arguments` are the operands of the call with the places of their first elements. Exactly the
+    `arguments` are the operands of the call with the offsets of their first elements. Exactly the
     range of the piece is bound, so that `length()` in the code is its number of elements.
     """
     kernel = dispatch.kernel
@@ -119,16 +119,16 @@ def bind_piece(
     written: list[Memory] = []
     bindings: list[int] = []
     init = iter(kernel.init)
-    for operand, place in arguments:
-        size, memory = operand.type.nbytes, place.memory
-        offset = place.offset if whole else place.offset + piece.start * size
+    for operand, at in arguments:
+        size, memory = operand.type.nbytes, at.memory
+        offset = at.offset if whole else at.offset + piece.start * size
         nbytes = operand.nbytes if whole else piece.count * size
-        bindings += (place.handle, offset, max(nbytes, MIN_BINDING_BYTES))
+        bindings += (at.handle, offset, max(nbytes, MIN_BINDING_BYTES))
         (written if operand.is_output else read).append(memory)
         pattern = None if operand.is_input else next(init)
         if pattern is not None and nbytes:
             filled = -(-nbytes // FILL_UNIT) * FILL_UNIT
-            steps.append(BoundStep(Fill(place.buffer, offset, filled, pattern), (memory,), 0))
+            steps.append(BoundStep(Fill(at.buffer, offset, filled, pattern), (memory,), 0))
     for use, each in hidden.items():
         bindings += (each.handle, each.offset, each.nbytes)
         if each.memory is None:

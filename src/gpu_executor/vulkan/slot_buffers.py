@@ -16,7 +16,12 @@ from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.plan import DataPath, Plan, QueueUse
 from gpu_executor.vulkan.binding import Handle, get_integer, vk
 from gpu_executor.vulkan.bound_steps import BoundStep
-from gpu_executor.vulkan.call_binder import HiddenBuffer, HiddenUse, Place, list_hidden_buffers
+from gpu_executor.vulkan.call_binder import (
+    BufferOffset,
+    HiddenBuffer,
+    HiddenUse,
+    list_hidden_buffers,
+)
 from gpu_executor.vulkan.commands import Copy
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.mapped_arrays import BufferRange, BufferRanges
@@ -127,10 +132,10 @@ class OperandBuffer:
         one = ranges.source if operand.is_input else ranges.target
         return one if one is not None and (one.on_device or not staged) else None
 
-    def locate(self, ranges: OperandRanges) -> Place[SlotMemory]:
-        """Return the place that the kernel works on."""
+    def locate(self, ranges: OperandRanges) -> BufferOffset[SlotMemory]:
+        """Return where the elements are that the kernel works on."""
         found = self.find_bound_range(ranges)
-        return _place(self.bound, self.offset) if found is None else _place_range(found)
+        return _locate(self.bound, self.offset) if found is None else _locate_range(found)
 
     def make_upload(self, ranges: OperandRanges, count: int | None) -> BoundStep[SlotMemory] | None:
         """Make the copy that brings an input to the kernel's memory, if it is not there."""
@@ -147,9 +152,9 @@ class OperandBuffer:
         return self._make_copy(self.locate(ranges), self._locate_host(ranges.target), count)
 
     def _make_copy(
-        self, source: Place[SlotMemory], target: Place[SlotMemory], count: int | None
+        self, source: BufferOffset[SlotMemory], target: BufferOffset[SlotMemory], count: int | None
     ) -> BoundStep[SlotMemory] | None:
-        """Make the copy of the first `count` elements (None: of all) from one place to another;
+        """Make the copy of the first `count` elements (None: of all) from one buffer to another;
         None if both are the same."""
         if source.memory == target.memory:
             return None
@@ -157,18 +162,20 @@ class OperandBuffer:
         copy = Copy(source.buffer, source.offset, target.buffer, target.offset, nbytes)
         return BoundStep(copy, (source.memory, target.memory), 1)
 
-    def _locate_host(self, caller: BufferRange | None) -> Place[SlotMemory]:
-        return _place(self.mapped, self.offset) if caller is None else _place_range(caller)
+    def _locate_host(self, caller: BufferRange | None) -> BufferOffset[SlotMemory]:
+        return _locate(self.mapped, self.offset) if caller is None else _locate_range(caller)
 
 
-def _place(allocation: Allocation, offset: int = 0) -> Place[SlotMemory]:
+def _locate(allocation: Allocation, offset: int = 0) -> BufferOffset[SlotMemory]:
     block, at = allocation.block, allocation.offset + offset
-    return Place(block.buffer, block.handle, at, (block.handle, at))
+    return BufferOffset(block.buffer, block.handle, at, (block.handle, at))
 
 
-def _place_range(buffer_range: BufferRange) -> Place[SlotMemory]:
+def _locate_range(buffer_range: BufferRange) -> BufferOffset[SlotMemory]:
     handle = get_integer(buffer_range.buffer)
-    return Place(buffer_range.buffer, handle, buffer_range.offset, (handle, buffer_range.offset))
+    return BufferOffset(
+        buffer_range.buffer, handle, buffer_range.offset, (handle, buffer_range.offset)
+    )
 
 
 class SlotBuffers:

@@ -36,9 +36,9 @@ from gpu_executor.plan import Plan
 from gpu_executor.vulkan.bound_steps import BoundStep, CallDispatch, Write
 from gpu_executor.vulkan.call_binder import (
     FILL_UNIT,
+    BufferOffset,
     HiddenBuffer,
     HiddenUse,
-    Place,
     bind_piece,
     list_hidden_buffers,
     list_outputs_over_inputs,
@@ -246,7 +246,7 @@ class StepBinder:
             return
         written_back: list[ArrayCopy] = []
         operands = self._bind_operands(step, bound, written_back)
-        arguments = [(each.operand, _place(each.storage, each.array.offset)) for each in operands]
+        arguments = [(each.operand, _locate(each.storage, each.array.offset)) for each in operands]
         hidden = self._make_hidden(call, bound) if kernel.has_hidden_buffers else {}
         checks: list[StatusCheck] = []
         for piece, grid in split_call(step.plan, signature, self._info, call.grid):
@@ -350,7 +350,7 @@ class StepBinder:
                 hidden[use] = NO_STATUS_YET  # each piece has another one, in this order
                 continue
             storage = self.find_storage(self._device.empty((nbytes,), np.dtype(np.uint8)))
-            hidden[use] = HiddenBuffer(*_place(storage)[:3], nbytes, storage)
+            hidden[use] = HiddenBuffer(*_locate(storage)[:3], nbytes, storage)
             if use == "uniform":
                 padded = values.uniform + bytes(-len(values.uniform) % FILL_UNIT)
                 write = Write(storage.allocation.buffer, storage.offset, padded)
@@ -548,8 +548,8 @@ def _list_outputs_apart(step: CallStep) -> list[int]:
     return list_outputs_over_inputs(signature, places, in_place=True)
 
 
-def _place(storage: VulkanStorage, offset: int = 0) -> Place[VulkanStorage]:
-    return Place(storage.allocation.buffer, storage.handle, storage.offset + offset, storage)
+def _locate(storage: VulkanStorage, offset: int = 0) -> BufferOffset[VulkanStorage]:
+    return BufferOffset(storage.allocation.buffer, storage.handle, storage.offset + offset, storage)
 
 
 def _bind_status(check: StatusCheck) -> HiddenBuffer[VulkanStorage]:
