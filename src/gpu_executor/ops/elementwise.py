@@ -247,7 +247,7 @@ def _combine_by_steps(prime: Prime, operation: str, a: DeviceArray, b: DeviceArr
         operation,
         repeats,
         repeats or count > MAX_UNSTRIDED_ELEMENTS,
-        with_f64_limbs(device, prime),
+        family(prime) == "wide" and device.f64_limbs,  # `with_f64_limbs`, without a call
         always_aligned or can_pack((a, b)),
     )
     result: DeviceArray = device.empty(a.shape, a.dtype)
