@@ -117,8 +117,8 @@ class Prime:
     factors: tuple[int, ...] = ()
 
     def __hash__(self) -> int:
-        # Every operation looks its kernel up by the prime. A hash of all attributes takes four
-        # times as long, and nothing differs in the others alone.
+        # Every operation looks its kernel up by the prime. A hash of all attributes takes twice as
+        # long (0.50 us and 0.28 us), and few primes differ in the others alone.
         return hash(self.modulus)
 
     def __post_init__(self) -> None:
