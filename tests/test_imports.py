@@ -41,6 +41,7 @@ LAYERS: list[set[str]] = [
     {"backend", "result_memory", "streams"},
     {"vulkan", "cpu", "webgpu"},  # the backends
     {"ops"},  # algorithms of several dispatches
+    {"msm"},  # multi-scalar multiplication
     {"fields"},  # the mathematics that users meet
     {"curves"},  # curves over these fields
     {"executor"},  # kernels on any device

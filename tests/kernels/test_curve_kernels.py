@@ -13,7 +13,7 @@ from gpu_executor.curves import Curve, PointArray
 from gpu_executor.fields import Field
 from gpu_executor.kernels.build import GLSL
 from gpu_executor.kernels.curves import choose_variant, choose_work_group
-from gpu_executor.ops.msm_runs import msm
+from gpu_executor.msm.run import msm
 from tests.support.device_arrays import get_device_memory
 
 TEXT = (GLSL / "curves" / "point_serial.glsl").read_text()

@@ -32,9 +32,9 @@ from gpu_executor.kernels.curves import (
     f64_curve_limbs,
     point_limbs,
 )
-from gpu_executor.ops.msm import Msm, Sums
-from gpu_executor.ops.msm_plan import choose_f64_limbs
-from gpu_executor.ops.msm_runs import msm
+from gpu_executor.msm.plan import choose_f64_limbs
+from gpu_executor.msm.run import msm
+from gpu_executor.msm.stages import Msm, Sums
 from gpu_executor.ops.points import get_f64_constants, make_dispatch, to_limb_form
 from gpu_executor.primes.prime import Prime, is_prime
 from gpu_executor.vulkan.device_memory import DeviceMemory

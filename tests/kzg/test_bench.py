@@ -16,7 +16,7 @@ from gpu_executor.bench.kzg import KzgRow
 from gpu_executor.cli import bench_kzg
 from gpu_executor.curves import BLS12_381_G1
 from gpu_executor.kzg.cell_proofs import CellProver
-from gpu_executor.ops.msm_plan import MsmPlan
+from gpu_executor.msm.plan import MsmPlan
 from tests.support.kzg_setups import SetupPair, make_blob, make_blob_of
 
 ZERO = BLS12_381_G1.infinity((1, 128))

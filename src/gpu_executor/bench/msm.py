@@ -28,9 +28,9 @@ from gpu_executor.curves.parameters import get_named
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.fields import Field, FieldArray
-from gpu_executor.ops.msm import Msm
-from gpu_executor.ops.msm_parts import plan_whole
-from gpu_executor.ops.msm_plan import MsmPlan, plan_msm
+from gpu_executor.msm.parts import plan_whole
+from gpu_executor.msm.plan import MsmPlan, plan_msm
+from gpu_executor.msm.stages import Msm
 from gpu_executor.ops.points import make_points
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 

@@ -18,8 +18,6 @@ import numpy.typing as npt
 from gpu_executor.arguments import is_integer, parse_shape
 from gpu_executor.curves.coordinate_arithmetic import FieldCoordinates, IntegerCoordinates
 from gpu_executor.curves.endomorphism import Endomorphism
-from gpu_executor.curves.host_coordinates import CoordinateField
-from gpu_executor.curves.host_points import get_arithmetic
 from gpu_executor.curves.msm_call import explain_msm, run_msm
 from gpu_executor.curves.msm_explanation import HostMsmPlan
 from gpu_executor.curves.point_array import (
@@ -46,8 +44,10 @@ from gpu_executor.errors import (
 from gpu_executor.fields import ExtensionField, Field
 from gpu_executor.fields.finite_field import FiniteFieldArray, as_int
 from gpu_executor.fields.layout_array import check_one_place, parse_axes
+from gpu_executor.msm.parts import MsmParts
 from gpu_executor.ops import elementwise, indexing
-from gpu_executor.ops.msm_parts import MsmParts
+from gpu_executor.ops.host_coordinates import CoordinateField
+from gpu_executor.ops.host_points import get_arithmetic
 from gpu_executor.ops.point_bytes import can_compare_images, compare_images
 from gpu_executor.ops.scalars import ONE_COLUMN_BITS
 from gpu_executor.primes import Prime, words

@@ -19,9 +19,9 @@ from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
 from gpu_executor.fields import Field, FieldArray
+from gpu_executor.msm.parts import MsmParts, starts_with_points
+from gpu_executor.msm.run import table_msm
 from gpu_executor.ops import elementwise
-from gpu_executor.ops.msm_parts import MsmParts, starts_with_points
-from gpu_executor.ops.msm_runs import table_msm
 from gpu_executor.ops.scalars import count_bits, takes_any_words
 from gpu_executor.primes.encoding import ByteOrder
 from gpu_executor.primes.glv import Glv

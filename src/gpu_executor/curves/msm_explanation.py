@@ -7,12 +7,12 @@ import math
 from dataclasses import dataclass
 
 from gpu_executor.cpu.device_memory import CpuMemory
-from gpu_executor.curves.host_points import MAX_JOINT_POINTS, NAF_BITS, choose_window
 from gpu_executor.curves.point_table import PointTable
 from gpu_executor.device_array import Shape
 from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentShapeError
-from gpu_executor.ops.msm_parts import MsmParts, plan_parts, plan_whole
+from gpu_executor.msm.parts import MsmParts, plan_parts, plan_whole
+from gpu_executor.ops.host_points import MAX_JOINT_POINTS, NAF_BITS, choose_window
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.glv import Glv
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from gpu_executor.cpu.device_memory import CpuMemory, CpuStorage
-from gpu_executor.curves import host_points
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import GpuError
-from gpu_executor.ops import msm_runs, points
+from gpu_executor.msm import run
+from gpu_executor.ops import host_points, points
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.glv import Glv
 
@@ -34,7 +34,7 @@ def msm(curve: CurveKey, data: Any, scalars: Any, batch: tuple[int, ...], glv: G
     """`host_points.msm`, computed where the points are. `glv` is given only for points in the group
     of prime order."""
     if isinstance(data, DeviceArray) and not isinstance(data.storage, CpuStorage):
-        return msm_runs.broadcast_msm(data.storage.device, curve, data, scalars, batch, glv)
+        return run.broadcast_msm(data.storage.device, curve, data, scalars, batch, glv)
     return compute("msm", curve, data, scalars, batch)
 
 
@@ -56,5 +56,5 @@ def stream_msm(
             "msm: points of the host cannot stream through a device that records a graph; copy "
             "them to the device with gpu.to_device(points)"
         )
-    sums = msm_runs.broadcast_msm(device, curve, data, scalars, batch, glv)
+    sums = run.broadcast_msm(device, curve, data, scalars, batch, glv)
     return points.to_affine(curve, sums).numpy()

@@ -1,8 +1,8 @@
 """`PointTable`: multiples of fixed points on a device, for many multi-scalar multiplications.
 
 Table k has the points times 2^(k * s), where s is a number of bits. The windows of a scalar then
-share their buckets (`ops/msm.py`): a multi-scalar multiplication needs fewer buckets and hardly any
-doublings.
+share their buckets (`msm/stages.py`): a multi-scalar multiplication needs fewer buckets and hardly
+any doublings.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentTypeError, GpuError
 from gpu_executor.files import parse_json, write_atomically
 from gpu_executor.kernels.curves import encode_constants
-from gpu_executor.ops.msm import make_tables
-from gpu_executor.ops.msm_plan import MsmPlan, get_max_window_bits, plan_tables
+from gpu_executor.msm.plan import MsmPlan, get_max_window_bits, plan_tables
+from gpu_executor.msm.stages import make_tables
 from gpu_executor.ops.points import to_limb_form
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.value_keys import ByIdentity

@@ -29,8 +29,8 @@ from gpu_executor.curves import BLS12_381_G1, PointArray
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.fields import BLS12_381_FR, FieldArray
 from gpu_executor.graphs import graph
-from gpu_executor.ops.msm_plan import MsmPlan
-from gpu_executor.ops.point_sets import make_multiples, plan_sets, sum_sets, to_tables
+from gpu_executor.msm.plan import MsmPlan
+from gpu_executor.msm.point_sets import make_multiples, plan_sets, sum_sets, to_tables
 
 if TYPE_CHECKING:
     from gpu_executor.backend import Backend

@@ -49,8 +49,8 @@ from gpu_executor.kzg.setup_file import (
     read_setup,
     write_points,
 )
-from gpu_executor.ops.msm_plan import TABLE_BYTES, MsmPlan, plan_tables
-from gpu_executor.ops.point_sets import count_table_bytes, make_multiples
+from gpu_executor.msm.plan import TABLE_BYTES, MsmPlan, plan_tables
+from gpu_executor.msm.point_sets import count_table_bytes, make_multiples
 from gpu_executor.settings import Settings
 
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.curves.host_coordinates import Coordinate, CoordinateField, Words
+from gpu_executor.ops.host_coordinates import Coordinate, CoordinateField, Words
 from gpu_executor.primes.curve_key import CurveKey
 
 Point = tuple[Coordinate, Coordinate] | None

@@ -7,7 +7,7 @@
 Scalars are split into windows of c bits. Each non-zero digit adds its point to a bucket of its
 window, 2^(c-1) of them. The entries are sorted by bucket, so that every invocation adds equally
 many points (glsl/curves/accumulate.comp). Of many entries, rounds of affine additions leave fewer
-to accumulate (`ops/affine_rounds.py`). A window is the sum of k times bucket k, and the result
+to accumulate (`affine_rounds.py`). A window is the sum of k times bucket k, and the result
 the sum of 2^(c w) times window w.
 
 Where an endomorphism allows it, each point and its image have scalars of half the length
@@ -29,8 +29,8 @@ from gpu_executor.kernels.curves import (
     point_limbs,
     scalar_digits_kernel,
 )
-from gpu_executor.ops.affine_rounds import AffineRounds
-from gpu_executor.ops.msm_plan import GROUPED_ENTRIES, MsmPlan, choose_f64_limbs
+from gpu_executor.msm.affine_rounds import AffineRounds
+from gpu_executor.msm.plan import GROUPED_ENTRIES, MsmPlan, choose_f64_limbs
 from gpu_executor.ops.points import (
     TERM_ITERATIONS,
     count_coordinates,

@@ -1,4 +1,4 @@
-"""Runs multi-scalar multiplications in the parts that `ops/msm_parts.py` plans.
+"""Runs multi-scalar multiplications in the parts that `parts.py` plans.
 
 A part is one run of `Msm`. The sums of the parts of the points are added. An interrupt (Ctrl-C)
 ends a call between two parts.
@@ -18,9 +18,10 @@ import numpy as np
 from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import OutOfMemoryError
+from gpu_executor.msm.parts import PARTS_IN_FLIGHT, MsmParts, plan_parts, plan_whole
+from gpu_executor.msm.plan import MsmPlan
+from gpu_executor.msm.recording import run_msm, run_sliced_msm
 from gpu_executor.ops.elementwise import ElementData
-from gpu_executor.ops.msm_parts import PARTS_IN_FLIGHT, MsmParts, plan_parts, plan_whole
-from gpu_executor.ops.msm_plan import MsmPlan
 from gpu_executor.ops.points import (
     get_shape,
     make_infinity,
@@ -28,7 +29,6 @@ from gpu_executor.ops.points import (
     sum_points,
     to_affine,
 )
-from gpu_executor.ops.recorded_msm import run_msm, run_sliced_msm
 from gpu_executor.ops.scalars import count_bits, get_columns
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.glv import Glv

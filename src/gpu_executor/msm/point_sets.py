@@ -12,7 +12,8 @@ import math
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import ArrayDevice
-from gpu_executor.ops.msm_plan import ADDITION_COST, MsmPlan
+from gpu_executor.msm.plan import ADDITION_COST, MsmPlan
+from gpu_executor.msm.recording import run_msm
 from gpu_executor.ops.points import (
     get_shape,
     make_points,
@@ -20,7 +21,6 @@ from gpu_executor.ops.points import (
     to_affine,
     to_limb_form,
 )
-from gpu_executor.ops.recorded_msm import run_msm
 from gpu_executor.primes.curve_key import CurveKey
 
 MAX_WINDOW_BITS = 12

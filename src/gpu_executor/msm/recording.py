@@ -11,9 +11,9 @@ from typing import Self
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import ArrayCopy, ArrayDevice, GraphRecording, Step
 from gpu_executor.kernels.curves import point_limbs
+from gpu_executor.msm.plan import MsmPlan, resize_plan
+from gpu_executor.msm.stages import WORD, Msm
 from gpu_executor.ops.elementwise import ElementData
-from gpu_executor.ops.msm import WORD, Msm
-from gpu_executor.ops.msm_plan import MsmPlan, resize_plan
 from gpu_executor.ops.points import make_points
 from gpu_executor.primes.curve_key import CurveKey
 

@@ -14,9 +14,11 @@ import gpu_executor as gx
 from gpu_executor.curves import Curve
 from gpu_executor.errors import OutOfMemoryError
 from gpu_executor.kernels.curves import curve_limbs
-from gpu_executor.ops import affine_rounds, msm_parts, msm_plan
-from gpu_executor.ops.affine_rounds import AffineRounds, choose_rounds, count_sums
-from gpu_executor.ops.msm_plan import has_rounds, plan_msm, resize_plan, with_rounds
+from gpu_executor.msm import affine_rounds
+from gpu_executor.msm import parts as msm_parts
+from gpu_executor.msm import plan as msm_plan
+from gpu_executor.msm.affine_rounds import AffineRounds, choose_rounds, count_sums
+from gpu_executor.msm.plan import has_rounds, plan_msm, resize_plan, with_rounds
 from gpu_executor.ops.points import to_limb_form
 from gpu_executor.vulkan import device_trials
 from gpu_executor.vulkan.device_trials import measure_bytes_per_product

@@ -1,7 +1,7 @@
 """How a multi-scalar multiplication on a device is split: its windows, its tables, its rounds.
 
-`MsmPlan` says it, and `plan_msm` and `plan_tables` choose it. `ops/msm.py` has the stages, and
-`ops/msm_parts.py` divides plans that exceed a device.
+`MsmPlan` says it, and `plan_msm` and `plan_tables` choose it. `stages.py` has the stages, and
+`parts.py` divides plans that exceed a device.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentTypeError
 from gpu_executor.kernels.curves import count_lanes, curve_limbs, f64_curve_limbs
-from gpu_executor.ops.affine_rounds import choose_rounds, count_sums
+from gpu_executor.msm.affine_rounds import choose_rounds, count_sums
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.glv import LEAST_WINDOW_BITS, Glv
 from gpu_executor.primes.prime import LimbLayout

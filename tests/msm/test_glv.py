@@ -15,10 +15,10 @@ from gpu_executor.curves import Curve, PointArray
 from gpu_executor.curves.parameters import NAMES
 from gpu_executor.curves.scalars import to_scalar_words
 from gpu_executor.errors import ArgumentTypeError, PointError
-from gpu_executor.ops import msm_parts
-from gpu_executor.ops.msm import Msm
-from gpu_executor.ops.msm_parts import MsmParts
-from gpu_executor.ops.msm_plan import MAX_WINDOW_BITS, MsmPlan
+from gpu_executor.msm import parts as msm_parts
+from gpu_executor.msm.parts import MsmParts
+from gpu_executor.msm.plan import MAX_WINDOW_BITS, MsmPlan
+from gpu_executor.msm.stages import Msm
 from gpu_executor.primes.glv import LEAST_WINDOW_BITS, Glv
 from tests.support.curves_under_test import SMALL
 from tests.support.device_arrays import get_device_memory

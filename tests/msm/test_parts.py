@@ -8,15 +8,15 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.ops import msm_parts
-from gpu_executor.ops.msm_parts import (
+from gpu_executor.msm import parts as msm_parts
+from gpu_executor.msm.parts import (
     MemoryMeter,
     MsmParts,
     measure_memory,
     plan_parts,
     split_evenly,
 )
-from gpu_executor.ops.msm_plan import MsmPlan, plan_msm, with_rounds
+from gpu_executor.msm.plan import MsmPlan, plan_msm, with_rounds
 
 G1 = gx.curves.BLS12_381_G1.key
 GIB = 1 << 30

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import gpu_executor as gx
 from gpu_executor.curves import Curve, PointArray
-from gpu_executor.curves.host_points import PointArithmetic
 from gpu_executor.ops import scalars as scalars_module
+from gpu_executor.ops.host_points import PointArithmetic
 from gpu_executor.ops.scalars import count_bits
 from tests.support.curves_under_test import (
     FILLS_LIMBS,
@@ -158,8 +158,8 @@ def test_views_of_scalars_on_the_device(gpu: gx.PersistentVulkanBackend) -> None
 def test_batches_with_points_of_their_own_run_in_parts(
     gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpu_executor.ops.msm_parts.MAX_ENTRIES_ON_CPU", 200)
-    monkeypatch.setattr("gpu_executor.ops.msm_parts.MAX_ENTRIES", 200)
+    monkeypatch.setattr("gpu_executor.msm.parts.MAX_ENTRIES_ON_CPU", 200)
+    monkeypatch.setattr("gpu_executor.msm.parts.MAX_ENTRIES", 200)
     points = draw_points(G1, 15, seed=7).reshape(5, 3)
     scalars = G1.scalar_field.random((5, 3), seed=8)
     found = G1.msm(gpu.to_device(points), scalars)

@@ -2,7 +2,7 @@
 
 The points and the sums of a part are chosen so that the memory of a part fits the device. At most
 `PARTS_IN_FLIGHT` parts are submitted and not completed: the host copies a part while the device
-computes the part before, and the memory stays bounded. `ops/msm_runs.py` runs them.
+computes the part before, and the memory stays bounded. `run.py` runs them.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import ArrayDevice, Step
 from gpu_executor.kernels.curves import point_limbs
-from gpu_executor.ops.msm import Msm
-from gpu_executor.ops.msm_plan import (
+from gpu_executor.msm.plan import (
     MsmPlan,
     choose_f64_limbs,
     choose_tables,
@@ -31,8 +30,9 @@ from gpu_executor.ops.msm_plan import (
     plan_msm,
     with_rounds,
 )
+from gpu_executor.msm.recording import SlicedMsm
+from gpu_executor.msm.stages import Msm
 from gpu_executor.ops.points import AFFINE, get_constants, make_points
-from gpu_executor.ops.recorded_msm import SlicedMsm
 from gpu_executor.plan import round_up_to_class
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.glv import Glv

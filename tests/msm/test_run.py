@@ -25,10 +25,11 @@ from gpu_executor.errors import (
     OutOfMemoryError,
 )
 from gpu_executor.kernels.curves import point_limbs
-from gpu_executor.ops import msm_parts, msm_runs
-from gpu_executor.ops.msm_parts import MsmParts
-from gpu_executor.ops.msm_plan import MsmPlan, plan_msm
-from gpu_executor.ops.recorded_msm import run_msm, run_sliced_msm
+from gpu_executor.msm import parts as msm_parts
+from gpu_executor.msm import run as msm_run
+from gpu_executor.msm.parts import MsmParts
+from gpu_executor.msm.plan import MsmPlan, plan_msm
+from gpu_executor.msm.recording import run_msm, run_sliced_msm
 from gpu_executor.vulkan.device_memory import DeviceMemory
 from tests.support.curves_under_test import OVER_MERSENNE31, SMALL_QUADRATIC, draw_points
 from tests.support.device_arrays import get_device_memory
@@ -88,7 +89,7 @@ def sliced(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
         noted.append(arguments[-2])
         run_sliced_msm(*arguments)
 
-    monkeypatch.setattr(msm_runs, "run_sliced_msm", run_noted)
+    monkeypatch.setattr(msm_run, "run_sliced_msm", run_noted)
     return noted
 
 
@@ -101,7 +102,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[MsmPlan]]:
         found.append(plan)
         run_msm(device, curve, plan, *arguments, **options)
 
-    monkeypatch.setattr(msm_runs, "run_msm", run_noted)
+    monkeypatch.setattr(msm_run, "run_msm", run_noted)
     yield found
 
 
@@ -437,7 +438,7 @@ def test_ctrl_c_ends_a_call(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
         if runs == 5:
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(msm_runs, "run_msm", run_with_signal)
+    monkeypatch.setattr(msm_run, "run_msm", run_with_signal)
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # another test may have one
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -460,7 +461,7 @@ def test_few_parts_are_in_flight(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> N
         run(*arguments, **options)
         values.append(stream._in_flight[-1].value)
 
-    monkeypatch.setattr(msm_runs, "run_msm", run_counted)
+    monkeypatch.setattr(msm_run, "run_msm", run_counted)
     assert CURVE.msm(points, scalars, device=gpu) == CURVE.msm(points, scalars)
     assert len(values) > 10
 

@@ -7,9 +7,9 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.curves import PointArray
-from gpu_executor.ops import msm_parts
-from gpu_executor.ops.msm_plan import MsmPlan, plan_msm
-from gpu_executor.ops.msm_runs import run_plan
+from gpu_executor.msm import parts as msm_parts
+from gpu_executor.msm.plan import MsmPlan, plan_msm
+from gpu_executor.msm.run import run_plan
 from gpu_executor.ops.points import to_limb_form
 from tests.support.device_arrays import get_device_memory
 
