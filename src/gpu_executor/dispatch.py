@@ -1,12 +1,13 @@
 """`Dispatch`, a kernel on device arrays, and `ArrayDevice`, the device that runs dispatches.
 
 The algorithms in `ops/` are written with these two. They make device arrays and submit dispatches
-on them. Nothing waits until a result is fetched.
+on them. Nothing waits until a result is fetched. A device that runs no dispatches has its own way
+to compute a whole operation (`ArrayDevice.run_operation`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -91,8 +92,20 @@ class GraphRecording(Protocol):
         """The number of steps."""
 
 
+class Algorithms(Protocol):
+    """The two algorithms of an operation, which take the same arguments."""
+
+    @property
+    def host_algorithm(self) -> Callable[..., Any]:
+        """Computes with NumPy arrays. It changes none of its arguments."""
+
+    @property
+    def step_algorithm(self) -> Callable[..., Any]:
+        """Computes with device arrays: it submits steps to their device."""
+
+
 class ArrayDevice(Protocol):
-    """A device that holds arrays and runs steps on them."""
+    """A device that holds arrays and computes with them: it executes steps, or whole operations."""
 
     @property
     def info(self) -> DeviceInfo:
@@ -118,6 +131,11 @@ class ArrayDevice(Protocol):
     @property
     def is_recording(self) -> bool:
         """Whether this thread records a graph on the device."""
+
+    @property
+    def runs_kernels(self) -> bool:
+        """Whether `submit` runs dispatches. A device that does not copies arrays in `submit`, and
+        computes whole operations; for what is no operation, kernels must not be used on it."""
 
     def keep_memory(self, nbytes: int) -> None:
         """Expect calls that need so many bytes at once: keep as much when they end."""
@@ -165,6 +183,12 @@ class ArrayDevice(Protocol):
 
     def submit(self, steps: Sequence[Step]) -> None:
         """Run steps in order, after everything submitted before; returns at once."""
+
+    def run_operation(
+        self, operation: Algorithms, arguments: tuple[Any, ...], options: Mapping[str, Any]
+    ) -> Any:
+        """Compute an operation on arrays of this device by one of its algorithms; the results are
+        arrays of this device. A device that executes steps calls the algorithm made of steps."""
 
     def begin_capture(self) -> None:
         """Record what this thread submits from now on instead of running it."""

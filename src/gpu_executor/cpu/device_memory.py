@@ -11,7 +11,7 @@ import math
 import os
 import threading
 import weakref
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy as np
 from gpu_executor.call import Array
 from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.device_info import DeviceInfo, Limits, MemoryHeap
-from gpu_executor.dispatch import Dispatch, Step, assign_array, copy_array
+from gpu_executor.dispatch import Algorithms, Dispatch, Step, assign_array, copy_array
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError, NotSupportedError
 from gpu_executor.kernel import to_native
 from gpu_executor.lru import LruCache
@@ -29,7 +29,7 @@ MAX_CACHED = 256
 UNLIMITED = (1 << 63) - 1
 
 T = TypeVar("T")
-Operation = Callable[[], None]
+Computation = Callable[[], None]
 """A computation that reads and writes views of device arrays."""
 
 
@@ -84,7 +84,7 @@ class CpuStorage:
 class CpuRecording:
     """The operations of a graph, which a replay runs in order."""
 
-    def __init__(self, operations: Sequence[Operation], made: Sequence[CpuStorage]) -> None:
+    def __init__(self, operations: Sequence[Computation], made: Sequence[CpuStorage]) -> None:
         """`made` are the storages whose contents the operations compute."""
         self._operations, self._made = operations, made
 
@@ -103,13 +103,14 @@ class CpuRecording:
 class _CpuCapture(threading.local):
     """The graph that a thread records: its operations, and the storages that they make."""
 
-    operations: list[Operation] | None = None
+    operations: list[Computation] | None = None
     made: list[CpuStorage]
 
 
 class CpuMemory:
     """The device arrays of a CPU backend: an `ArrayDevice`. Safe from several threads."""
 
+    runs_kernels = False
     f64_limbs = False
     bytes_per_product = 0.0
     closed = False
@@ -236,12 +237,18 @@ class CpuMemory:
                 )
             self.perform(_make_copy(self.view(source), self.view(target)))
 
-    def perform(self, operation: Operation) -> None:
+    def perform(self, operation: Computation) -> None:
         """Run an operation, or record it in this thread's graph."""
         if self._capture.operations is None:
             operation()
         else:
             self._capture.operations.append(operation)
+
+    def run_operation(
+        self, operation: Algorithms, arguments: tuple[Any, ...], options: Mapping[str, Any]
+    ) -> Any:
+        """Apply the NumPy algorithm."""
+        return self.compute(operation.host_algorithm, *arguments, **options)
 
     def compute(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """Apply a function of NumPy arrays to device arrays; its results become device arrays.
@@ -249,13 +256,14 @@ class CpuMemory:
         Device arrays may be in lists and tuples. The function must not change its arguments: while
         a graph is recorded the function runs too, because only it knows the shapes of its results.
         """
-        views = self._replace(arguments)
+        views: Sequence[Any] = self._replace(arguments)
+        named = {name: self._replace(value) for name, value in options.items()}
         targets: list[Array] = []
-        wrapped = self._wrap(function(*views, **options), targets)
+        wrapped = self._wrap(function(*views, **named), targets)
         if self.is_recording:
 
             def compute_again() -> None:
-                results = _flatten(function(*views, **options))
+                results = _flatten(function(*views, **named))
                 for target, result in zip(targets, results, strict=True):
                     np.copyto(target, result)
 
@@ -311,7 +319,7 @@ class CpuMemory:
         return array
 
 
-def _make_copy(source: Array, target: Array) -> Operation:
+def _make_copy(source: Array, target: Array) -> Computation:
     return lambda: np.copyto(target, source)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.dispatch import ArrayDevice, Step
+from gpu_executor.dispatch import Algorithms, ArrayDevice, Step
 from gpu_executor.kernels.curves import point_limbs
 from gpu_executor.msm.plan import (
     MsmPlan,
@@ -382,6 +382,7 @@ def measure_memory(
 class MemoryMeter:
     """An `ArrayDevice` that counts the bytes of arrays, has no memory and runs nothing."""
 
+    runs_kernels = True
     f64_limbs = closed = is_recording = False
     bytes_per_product = 0.0
     free_memory = 0
@@ -423,6 +424,11 @@ class MemoryMeter:
         return make()
 
     def submit(self, steps: Sequence[Step]) -> None: ...
+
+    def run_operation(
+        self, operation: Algorithms, arguments: tuple[Any, ...], options: Mapping[str, Any]
+    ) -> Any:
+        return operation.step_algorithm(*arguments, **options)
 
     def begin_capture(self) -> None: ...
 

@@ -23,13 +23,13 @@ from gpu_executor.kernels.passes import direct_inverse_kernel, scan_kernel
 from gpu_executor.ops.elementwise import (
     ElementData,
     Words,
-    computes_on_host,
     count_elements,
     get_shape,
     put_exponent,
     split_axes,
     with_f64_limbs,
 )
+from gpu_executor.ops.operation import operation
 from gpu_executor.primes import Prime, words
 from gpu_executor.primes.number_theory import invert_all
 
@@ -50,46 +50,34 @@ CHUNK = 32
 """Elements of a row that one invocation multiplies in a pass of the prefix products."""
 
 
-@computes_on_host
+@operation
 def sum_rows(prime: Prime, x: ElementData, rows: int, columns: int) -> ElementData:
     """The sum of each row, as an array of `rows` elements: columns - 1 additions a row.
 
     `columns` is at least 1.
     """
-    if isinstance(x, DeviceArray):
-        return _sum_rows_on_device(prime, x, rows, columns)
-    return _fold_on_host(add, prime, x.reshape(rows, columns, *prime.element_shape))
+    return _fold_on_host(add, prime, x, rows, columns)
 
 
-@computes_on_host
+@operation
 def multiply_rows(prime: Prime, x: ElementData, rows: int, columns: int) -> ElementData:
     """The product of each row, as an array of `rows` elements: columns - 1 products a row.
 
     `columns` is at least 1.
     """
-    if isinstance(x, DeviceArray):
-        return _multiply_rows_on_device(prime, x, rows, columns)
-    return _fold_on_host(mul, prime, x.reshape(rows, columns, *prime.element_shape))
+    return _fold_on_host(mul, prime, x, rows, columns)
 
 
-@computes_on_host
+@operation
 def multiply_prefixes(prime: Prime, x: ElementData, rows: int, columns: int) -> ElementData:
     """y[i] = x[0] * x[1] * ... * x[i] in every row: about two products per element."""
-    if isinstance(x, DeviceArray):
-        device: ArrayDevice = x.storage.device
-        y = device.empty(x.shape, x.dtype)
-        if x.size:
-            work: list[Dispatch] = []
-            _append_prefix_products(device, prime, x, y, rows, columns, work)
-            device.submit(work)
-        return y
-    table = x.reshape(rows, columns, *prime.element_shape)
+    table = np.asarray(x).reshape(rows, columns, *prime.element_shape)
     multiply = functools.partial(mul, prime)
     products = multiply_prefixes_pairwise(multiply, interleave_columns, table)
     return np.array(products).reshape(x.shape)
 
 
-@computes_on_host
+@operation
 def invert(prime: Prime, x: ElementData, *, steps: list[Step] | None = None) -> ElementData:
     """1 / x, and 0 for 0, by Montgomery's trick: three products per element.
 
@@ -98,21 +86,8 @@ def invert(prime: Prime, x: ElementData, *, steps: list[Step] | None = None) -> 
     raising them to the power p - 2. More elements than a kernel can bind are inverted in parts.
     With `steps`, the dispatches on a device are appended to them instead of being submitted.
     """
-    if isinstance(x, DeviceArray):
-        device: ArrayDevice = x.storage.device
-        y = device.empty(x.shape, x.dtype)
-        if x.size:
-            work: list[Step] = [] if steps is None else steps
-            max_bytes = device.info.limits.max_storage_buffer_range
-            if x.nbytes <= max_bytes:
-                _append_inverses(device, prime, x, y, work)
-            else:
-                for part in split_axes(get_shape(prime, x), max_bytes // prime.element_bytes):
-                    _append_inverses(device, prime, x[part], y[part], work)
-            if steps is None:
-                device.submit(work)
-        return y
-    return _invert_on_host(prime, x.reshape(-1, *prime.element_shape)).reshape(x.shape)
+    flat = np.asarray(x).reshape(-1, *prime.element_shape)
+    return _invert_on_host(prime, flat).reshape(x.shape)
 
 
 def make_elements(device: ArrayDevice, prime: Prime, count: int) -> DeviceArray:
@@ -125,10 +100,11 @@ def make_scan_kernel(device: ArrayDevice, prime: Prime, name: str) -> Kernel:
     return scan_kernel(prime, name, f64_limbs=with_f64_limbs(device, prime))
 
 
-# --- on the device ---
+# --- by steps ---
 
 
-def _sum_rows_on_device(prime: Prime, x: DeviceArray, rows: int, columns: int) -> DeviceArray:
+@sum_rows.by_steps
+def _sum_rows_by_steps(prime: Prime, x: DeviceArray, rows: int, columns: int) -> DeviceArray:
     device: ArrayDevice = x.storage.device
     work: list[Dispatch] = []
     kernel = make_scan_kernel(device, prime, "partial_sums")
@@ -142,7 +118,8 @@ def _sum_rows_on_device(prime: Prime, x: DeviceArray, rows: int, columns: int) -
         x, columns = sums, groups
 
 
-def _multiply_rows_on_device(prime: Prime, x: DeviceArray, rows: int, columns: int) -> DeviceArray:
+@multiply_rows.by_steps
+def _multiply_rows_by_steps(prime: Prime, x: DeviceArray, rows: int, columns: int) -> DeviceArray:
     device: ArrayDevice = x.storage.device
     work: list[Dispatch] = []
     kernel = make_scan_kernel(device, prime, "chunk_products")
@@ -155,6 +132,19 @@ def _multiply_rows_on_device(prime: Prime, x: DeviceArray, rows: int, columns: i
             device.submit(work)
             return products
         x, columns = products, chunks
+
+
+@multiply_prefixes.by_steps
+def _multiply_prefixes_by_steps(
+    prime: Prime, x: DeviceArray, rows: int, columns: int
+) -> DeviceArray:
+    device: ArrayDevice = x.storage.device
+    y = device.empty(x.shape, x.dtype)
+    if x.size:
+        work: list[Dispatch] = []
+        _append_prefix_products(device, prime, x, y, rows, columns, work)
+        device.submit(work)
+    return y
 
 
 def _append_prefix_products(
@@ -182,6 +172,25 @@ def _append_prefix_products(
         _append_prefix_products(device, prime, products, before, rows, chunks, work)
     kernel = make_scan_kernel(device, prime, "running_products")
     work.append(Dispatch(kernel, (x, before, y), count, push_words, grid_stride=True))
+
+
+@invert.by_steps
+def _invert_by_steps(
+    prime: Prime, x: DeviceArray, *, steps: list[Step] | None = None
+) -> DeviceArray:
+    device: ArrayDevice = x.storage.device
+    y = device.empty(x.shape, x.dtype)
+    if x.size:
+        work: list[Step] = [] if steps is None else steps
+        max_bytes = device.info.limits.max_storage_buffer_range
+        if x.nbytes <= max_bytes:
+            _append_inverses(device, prime, x, y, work)
+        else:
+            for part in split_axes(get_shape(prime, x), max_bytes // prime.element_bytes):
+                _append_inverses(device, prime, x[part], y[part], work)
+        if steps is None:
+            device.submit(work)
+    return y
 
 
 def _append_inverses(
@@ -217,8 +226,15 @@ def _append_inverses(
 # --- on the host ---
 
 
-def _fold_on_host(combine: Callable[[Prime, Words, Words], Words], prime: Prime, x: Words) -> Words:
-    return fold_rows(functools.partial(combine, prime), _join_columns, x)[:, 0].copy()
+def _fold_on_host(
+    combine: Callable[[Prime, Words, Words], Words],
+    prime: Prime,
+    x: ElementData,
+    rows: int,
+    columns: int,
+) -> Words:
+    table = np.asarray(x).reshape(rows, columns, *prime.element_shape)
+    return fold_rows(functools.partial(combine, prime), _join_columns, table)[:, 0].copy()
 
 
 def _join_columns(parts: Sequence[Words]) -> Words:

@@ -10,14 +10,14 @@ import math
 import threading
 import time
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
 from gpu_executor.call import Array, Call
 from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import ArrayCopy, assign_array, copy_array, is_same_array
+from gpu_executor.dispatch import Algorithms, ArrayCopy, assign_array, copy_array, is_same_array
 from gpu_executor.errors import ClosedError, DeviceLostError, GpuError, OutOfMemoryError
 from gpu_executor.fork import DISOWNED, register_fork_handler
 from gpu_executor.idle_memory import IdleItem, IdleMemory
@@ -105,6 +105,8 @@ class VulkanRecording:
 
 class DeviceMemory:
     """The device arrays of a backend: an `ArrayDevice`. Safe from several threads."""
+
+    runs_kernels = True
 
     def __init__(
         self,
@@ -408,6 +410,12 @@ class DeviceMemory:
             self._capture.steps += steps
             return
         self.stream.submit(self._binder.bind(steps))
+
+    def run_operation(
+        self, operation: Algorithms, arguments: tuple[Any, ...], options: Mapping[str, Any]
+    ) -> Any:
+        """Run the algorithm that is made of steps."""
+        return operation.step_algorithm(*arguments, **options)
 
     def begin_capture(self) -> None:
         """Record what this thread submits from now on instead of running it."""
