@@ -41,8 +41,8 @@ LAYERS: list[set[str]] = [
     {"backend", "result_memory", "streams"},
     {"vulkan", "cpu", "webgpu"},  # the backends
     {"ops"},  # algorithms of several dispatches
-    {"msm"},  # multi-scalar multiplication
     {"fields"},  # the mathematics that users meet
+    {"msm"},  # multi-scalar multiplication
     {"curves"},  # curves over these fields
     {"executor"},  # kernels on any device
     {"kzg"},  # commitments and proofs of blobs

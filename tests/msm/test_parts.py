@@ -154,7 +154,7 @@ def test_batches_are_divided_before_the_points_are(info: DeviceInfo) -> None:
     whole = dataclasses.replace(plan_msm(4096, 4096, 255))
     found = plan_parts(G1, whole, MemoryMeter(info), 100 * GIB)
     assert found.part.entries <= msm_parts.MAX_ENTRIES
-    assert found.part.points == 4096 and len(found.sum_ranges) == found.count > 1
+    assert found.part.points == 4096 and len(found.batch_ranges) == found.count > 1
     smaller = plan_parts(G1, whole, MemoryMeter(info), GIB)
     assert smaller.part.points == 4096 and smaller.part.batch < found.part.batch
     assert "would exceed 75%" in str(smaller)
