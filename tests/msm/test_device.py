@@ -70,7 +70,7 @@ def test_statistics_count_the_dispatches_of_curve_operations(
     """All additions run on the device: the arithmetic of the host is not called."""
     points = gpu.to_device(draw_points(G1, 65, seed=1))
     scalars = gpu.to_device(G1.scalar_field.random(65, seed=2))
-    for name in ("add", "sum_rows", "multiply", "combine", "to_affine"):
+    for name in ("add", "sum_rows", "multiply", "climb", "to_affine"):
         monkeypatch.setattr(PointArithmetic, name, None)
     counted = [gpu.stats().dispatches]
     operations: list[Callable[[], PointArray]] = [

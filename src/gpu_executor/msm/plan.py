@@ -34,7 +34,7 @@ ADDITIONS_PER_BUCKET = 2
 GROUPED_ENTRIES = 1 << 18
 """Below this number of entries, groups of invocations accumulate."""
 SHIFTED_TABLES, SHIFTED_LANES = 2, 1 << 14
-"""Tables of multiples that a sum of few points makes, and the lanes that compute them at most: one
+"""Tables of multiples that an MSM of few points makes, and the lanes that compute them at most: one
 subgroup for each of the 528 schedulers of an NVIDIA H200, which take no longer than one subgroup
 alone."""
 MOVED_COORDINATES, SAVED_PRODUCTS, LIMBS_OF_255_BITS = 12.5, 3.8, 9
@@ -56,7 +56,7 @@ TABLE_BYTES, TABLE_BYTES_ON_CPU = 1 << 30, 1 << 26
 
 @dataclass(frozen=True, slots=True)
 class MsmPlan:
-    """How a multi-scalar multiplication is split."""
+    """How a batch of MSMs is split."""
 
     points: int
     batch: int
