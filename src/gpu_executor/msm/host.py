@@ -24,10 +24,10 @@ from gpu_executor.ops.host_points import (
     Point,
     PointArithmetic,
     get_arithmetic,
-    get_shape,
     load_integers,
     recode_windows,
 )
+from gpu_executor.ops.points import get_shape
 from gpu_executor.ops.scalars import get_columns
 from gpu_executor.primes.curve_key import CurveKey
 

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.ops.host_coordinates import Coordinate, CoordinateField, Words
+from gpu_executor.ops.points import get_shape
 from gpu_executor.primes.curve_key import CurveKey
 
 Point = tuple[Coordinate, Coordinate] | None
@@ -346,11 +347,6 @@ def is_on_curve(curve: CurveKey, p: Words) -> Booleans:
     arithmetic = get_arithmetic(curve)
     found = [arithmetic.is_on_curve(point) for point in arithmetic.load(p)]
     return _make_booleans(found, get_shape(curve, p))
-
-
-def get_shape(curve: CurveKey, data: Words) -> tuple[int, ...]:
-    """The leading axes: those of points."""
-    return data.shape[: data.ndim - len(curve.coordinate_shape) - 1]
 
 
 def load_integers(curve: CurveKey, scalars: Words) -> list[int]:
