@@ -258,7 +258,7 @@ def _combine_by_steps(prime: Prime, operation: str, a: DeviceArray, b: DeviceArr
     return result
 
 
-_PAIR = Operation(_combine_on_host, _combine_by_steps)
+_PAIR: Operation[..., DeviceArray] = Operation(_combine_on_host, _combine_by_steps)
 
 
 @functools.cache
