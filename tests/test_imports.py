@@ -3,6 +3,8 @@ modules do not import each other. `import gpu_executor` loads few modules."""
 
 from __future__ import annotations
 
+import itertools
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -98,6 +100,20 @@ def test_no_import_runs_upward() -> None:
         for line in find_upward_imports(module, path.read_text())
     ]
     assert not found, "imports that run upward:\n" + "\n".join(found)
+
+
+def test_the_documented_packages_are_those_of_the_layers() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text()
+    table = text.partition("\n## Packages\n")[2].partition("\n\n| to find |")[0]
+    rows = [
+        re.findall(r"`([\w.]+)`", line.split("|")[1])
+        for line in table.splitlines()
+        if line.startswith("| `")
+    ]
+    levels = [sorted(LEVELS[name] for name in row) for row in rows]
+    assert sorted(name for row in rows for name in row) == sorted(LEVELS)
+    for (*_, above), (below, *_) in itertools.pairwise(levels):
+        assert above <= below, "a package stands above one that it may import"
 
 
 def test_backends_do_not_import_each_other() -> None:

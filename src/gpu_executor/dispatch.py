@@ -108,6 +108,10 @@ class ArrayDevice(Protocol):
     """A device that holds arrays and computes with them: it executes steps, or whole operations."""
 
     @property
+    def backend(self) -> str:
+        """The name of the backend that the device belongs to, for messages."""
+
+    @property
     def info(self) -> DeviceInfo:
         """The device's name, kind and limits."""
 

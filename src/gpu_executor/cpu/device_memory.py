@@ -110,6 +110,7 @@ class _CpuCapture(threading.local):
 class CpuMemory:
     """The device arrays of a CPU backend: an `ArrayDevice`. Safe from several threads."""
 
+    backend = "cpu"
     runs_kernels = False
     f64_limbs = False
     bytes_per_product = 0.0
@@ -228,7 +229,8 @@ class CpuMemory:
         """Run copies between device arrays, in order."""
         for step in steps:
             if isinstance(step, Dispatch):
-                raise NotSupportedError(f"a dispatch of {step.kernel.name}", "cpu", ("vulkan",))
+                asked = f"a dispatch of {step.kernel.name}"
+                raise NotSupportedError(asked, self.backend, ("vulkan",))
             source, target = step.source, step.target
             if source.shape != target.shape or source.dtype != target.dtype:
                 raise ArgumentShapeError(
@@ -247,23 +249,20 @@ class CpuMemory:
     def run_operation(
         self, operation: Algorithms, arguments: tuple[Any, ...], options: Mapping[str, Any]
     ) -> Any:
-        """Apply the NumPy algorithm."""
-        return self.compute(operation.host_algorithm, *arguments, **options)
+        """Apply the NumPy algorithm to the memory of the arrays; its results become device arrays.
 
-    def compute(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """Apply a function of NumPy arrays to device arrays; its results become device arrays.
-
-        Device arrays may be in lists and tuples. The function must not change its arguments: while
-        a graph is recorded the function runs too, because only it knows the shapes of its results.
+        Device arrays may be in lists and tuples. While a graph is recorded the algorithm runs too,
+        because only it knows the shapes of its results.
         """
+        algorithm = operation.host_algorithm
         views: Sequence[Any] = self._replace(arguments)
         named = {name: self._replace(value) for name, value in options.items()}
         targets: list[Array] = []
-        wrapped = self._wrap(function(*views, **named), targets)
+        wrapped = self._wrap(algorithm(*views, **named), targets)
         if self.is_recording:
 
             def compute_again() -> None:
-                results = _flatten(function(*views, **named))
+                results = _flatten(algorithm(*views, **named))
                 for target, result in zip(targets, results, strict=True):
                     np.copyto(target, result)
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.arguments import is_integer, parse_shape
+from gpu_executor.curves import point_operations
 from gpu_executor.curves.coordinate_arithmetic import FieldCoordinates, IntegerCoordinates
 from gpu_executor.curves.endomorphism import Endomorphism
 from gpu_executor.curves.point_array import (
@@ -26,7 +27,6 @@ from gpu_executor.curves.point_array import (
     PointLayout,
 )
 from gpu_executor.curves.point_encoding import PointEncoding
-from gpu_executor.curves.point_operations import compute
 from gpu_executor.curves.weil_pairing import is_paired_to_one, may_have_more_points_of_order
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import (
@@ -39,7 +39,7 @@ from gpu_executor.errors import (
 )
 from gpu_executor.fields import ExtensionField, Field
 from gpu_executor.fields.finite_field import FiniteFieldArray, as_int
-from gpu_executor.fields.layout_array import check_one_place, parse_axes
+from gpu_executor.fields.layout_array import check_one_place, find_array_device, parse_axes
 from gpu_executor.msm.call import explain_msm, explain_table_msm, run_msm, run_table_msm
 from gpu_executor.msm.host import HostMsmPlan
 from gpu_executor.msm.parts import MsmParts
@@ -51,8 +51,10 @@ from gpu_executor.msm.scalars import (
 )
 from gpu_executor.msm.tables import PointTable, load_table, make_table
 from gpu_executor.ops import elementwise, indexing
+from gpu_executor.ops.elementwise import ElementData
 from gpu_executor.ops.host_coordinates import CoordinateField
 from gpu_executor.ops.host_points import get_arithmetic
+from gpu_executor.ops.operation import Operation
 from gpu_executor.ops.point_bytes import can_compare_images, compare_images
 from gpu_executor.ops.scalars import ONE_COLUMN_BITS
 from gpu_executor.primes import Prime, words
@@ -340,11 +342,8 @@ class Curve(CurveGroup, ByIdentity):
         outside the group of prime order.
         """
         encoding = self._get_encoding()
-        if device is not None and not hasattr(device, "array_device"):
-            raise ArgumentTypeError(
-                f"{self.name}: device is an executor or a backend with device arrays, or None for "
-                f"the host, not {type(device).__name__}"
-            )
+        if device is not None:
+            find_array_device(self.name, device)
         rows = encoding.parse_rows(self.name, data, compressed)
         *shape, width = rows.shape
         flat = rows.reshape(math.prod(shape), width)
@@ -372,23 +371,23 @@ class Curve(CurveGroup, ByIdentity):
 
     def add(self, p: PointArray, q: PointArray) -> PointArray:
         """P + Q."""
-        return self._compute("add", p, q)
+        return self._compute(point_operations.add, p, q)
 
     def sub(self, p: PointArray, q: PointArray) -> PointArray:
         """P - Q."""
-        return self._compute("sub", p, q)
+        return self._compute(point_operations.sub, p, q)
 
     def neg(self, p: PointArray) -> PointArray:
         """-P."""
-        return self._compute("neg", p)
+        return self._compute(point_operations.neg, p)
 
     def double(self, p: PointArray) -> PointArray:
         """P + P."""
-        return self._compute("double", p)
+        return self._compute(point_operations.double, p)
 
-    def _compute(self, operation: str, *operands: PointArray) -> PointArray:
+    def _compute(self, operation: Operation[..., ElementData], *operands: PointArray) -> PointArray:
         """An operation of the group, on operands of one shape in one place."""
-        words = compute(operation, self.key, *self._broadcast_points(*operands))
+        words = operation(self.key, *self._broadcast_points(*operands))
         known = all(each.known_in_subgroup for each in operands)
         return PointArray(self, words, known_in_subgroup=known)
 
@@ -404,20 +403,20 @@ class Curve(CurveGroup, ByIdentity):
         given = elementwise.get_shape(prime, factors)
         shape = elementwise.find_common_shape(prime, [own.shape, given])
         repeated = elementwise.broadcast_to(prime, factors, shape)
-        words = compute("mul", self.key, own.broadcast_to(shape).data, repeated)
+        words = point_operations.mul(self.key, own.broadcast_to(shape).data, repeated)
         return own.wrap_like(words)
 
     def equal(self, p: PointArray, q: PointArray) -> Booleans:
         """Whether points are equal: booleans on the host."""
-        return _fetch_booleans(compute("equal", self.key, *self._broadcast_points(p, q)))
+        return _fetch_booleans(point_operations.equal(self.key, *self._broadcast_points(p, q)))
 
     def is_infinity(self, p: PointArray) -> Booleans:
         """Which points are the point at infinity: booleans on the host."""
-        return _fetch_booleans(compute("is_infinity", self.key, self.check_points(p).data))
+        return _fetch_booleans(point_operations.is_infinity(self.key, self.check_points(p).data))
 
     def is_on_curve(self, p: PointArray) -> Booleans:
         """Which points satisfy the equation of the curve: booleans on the host."""
-        return _fetch_booleans(compute("is_on_curve", self.key, self.check_points(p).data))
+        return _fetch_booleans(point_operations.is_on_curve(self.key, self.check_points(p).data))
 
     def in_subgroup(self, p: PointArray) -> Booleans:
         """Which points are in the group of prime order: booleans on the host.
@@ -488,7 +487,7 @@ class Curve(CurveGroup, ByIdentity):
         kept = tuple(shape[each] for each in rest)
         count = math.prod(shape[each] for each in axes)
         rows = elementwise.reshape(layout, data, (*kept, count))
-        found = points.wrap_like(compute("sum_points", self.key, rows))
+        found = points.wrap_like(point_operations.sum_points(self.key, rows))
         if not keepdims:
             return found
         return found.reshape(tuple(1 if each in axes else n for each, n in enumerate(shape)))
@@ -653,7 +652,7 @@ def _describe_field(name: str, field: Any) -> tuple[Prime, int, int]:
     )
 
 
-def _fetch_booleans(found: Any) -> Booleans:
+def _fetch_booleans(found: ElementData) -> Booleans:
     host = found.numpy() if isinstance(found, DeviceArray) else found
     return np.asarray(host).astype(np.bool_)
 

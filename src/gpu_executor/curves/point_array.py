@@ -16,7 +16,7 @@ from typing import Any, Literal, NoReturn, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.curves.point_operations import compute
+from gpu_executor.curves.point_operations import to_affine
 from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError
@@ -213,7 +213,7 @@ class PointArray(LayoutArray):
         """The same points in affine form, by one inversion for all; the array itself if it is."""
         if self.form == "affine":
             return self
-        return self._with(compute("to_affine", self.curve.key, self.data))
+        return self._with(to_affine(self.curve.key, self.data))
 
     @property
     def x(self) -> Any:

@@ -21,7 +21,7 @@ from gpu_executor.fields.finite_field import (
     Operand,
     as_int,
 )
-from gpu_executor.fields.layout_array import check_one_place
+from gpu_executor.fields.layout_array import check_one_place, find_array_device
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.catalogue import find_field_operation
 from gpu_executor.ops import elementwise, matrices, polynomials, powers, scans, transforms
@@ -195,7 +195,7 @@ class Field(FiniteField[FieldArray]):
     ) -> FieldArray:
         from gpu_executor.ops import element_bytes
 
-        memory = self._find_memory(device)
+        memory = find_array_device(self.name, device)
         prime, size = self.prime, encoding.check_width(self.prime, width)
         big_endian = not encoding.is_little(prime, byteorder)
         if not element_bytes.can_convert(memory, prime, size):
@@ -427,7 +427,7 @@ class Field(FiniteField[FieldArray]):
         if device is None:
             result = compute(a)
             return result if out is None else out._overwrite(result)
-        memory = self._find_memory(device)
+        memory = find_array_device(self.name, device)
         if a.on_device:
             raise ArgumentTypeError(
                 f"{self.name}: device= is for an array on the host, and this one is on a device, "
@@ -484,20 +484,6 @@ class Field(FiniteField[FieldArray]):
                 f"{self.name}: out overlaps the argument; it must be the argument itself, or share "
                 "no memory with it"
             )
-
-    def _find_memory(self, device: Any) -> ArrayDevice:
-        """The device arrays of an executor or a backend; raises if it has none."""
-        from gpu_executor.backend import (
-            Backend,
-            require_array_device,
-        )  # loaded already by whoever has a device
-
-        if not isinstance(device, Backend):
-            raise ArgumentTypeError(
-                f"{self.name}: device is an executor or a backend with device arrays, or None for "
-                f"the host, not {type(device).__name__}"
-            )
-        return require_array_device(device)
 
     def _make_element(self, value: int, device: ArrayDevice | None) -> ElementData:
         return elementwise.make_element(self.prime, value, device)

@@ -203,3 +203,17 @@ def make_place_error() -> ArgumentTypeError:
         "the operands are in different places, on the host and on a device or on two devices; "
         "gpu.to_device(array) and array.to_host() copy one"
     )
+
+
+def find_array_device(name: str, device: Any) -> ArrayDevice:
+    """What holds the device arrays of an executor or a backend, which is the argument `device` of
+    the field or curve of that name; raises if there are none."""
+    # Loaded already by whoever has a device.
+    from gpu_executor.backend import Backend, require_array_device
+
+    if not isinstance(device, Backend):
+        raise ArgumentTypeError(
+            f"{name}: device is an executor or a backend with device arrays, or None for the host, "
+            f"not {type(device).__name__}"
+        )
+    return require_array_device(device)

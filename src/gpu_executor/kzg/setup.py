@@ -15,8 +15,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from gpu_executor.arguments import describe
-from gpu_executor.backend import Backend
-from gpu_executor.cpu.device_memory import CpuMemory
+from gpu_executor.backend import Backend, require_array_device
 from gpu_executor.curves import BLS12_381_G1, PointArray, PointTable
 from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.device_info import DeviceInfo
@@ -113,8 +112,9 @@ class TrustedSetup:
     """The points of a trusted setup, checked, on a device. Threads may share it."""
 
     def __init__(self, found: SetupBytes, gpu: Backend, *, owns: bool, memory: int | None) -> None:
-        if isinstance(gpu.array_device, CpuMemory):  # which has no kernels for points
-            raise NotSupportedError("a trusted setup", "cpu", ("vulkan",))
+        device = require_array_device(gpu)
+        if not device.runs_kernels:
+            raise NotSupportedError("a trusted setup", device.backend, ("vulkan",))
         self.source = found.source
         self.digest = found.digest
         """SHA-256 of the compressed points, in hexadecimal digits."""

@@ -383,6 +383,7 @@ def measure_memory(
 class MemoryMeter:
     """An `ArrayDevice` that counts the bytes of arrays, has no memory and runs nothing."""
 
+    backend = "none"
     runs_kernels = True
     f64_limbs = closed = is_recording = False
     bytes_per_product = 0.0

@@ -11,7 +11,6 @@ import math
 
 import numpy as np
 
-from gpu_executor.cpu.device_memory import CpuMemory
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import ArrayDevice, Dispatch
 from gpu_executor.errors import ElementRangeError
@@ -26,7 +25,7 @@ BYTE = np.dtype(np.uint8)
 def can_convert(device: ArrayDevice | None, prime: Prime, width: int) -> bool:
     """Whether the device has kernels for numbers of `width` bytes, and runs them now: it does not
     while it records a graph."""
-    if device is None or isinstance(device, CpuMemory) or device.is_recording:
+    if device is None or not device.runs_kernels or device.is_recording:
         return False
     return family(prime) == "wide" and width == prime.element_bytes
 

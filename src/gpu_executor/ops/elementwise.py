@@ -1,8 +1,8 @@
 """Element-wise operations: one kernel over all elements, with broadcasting.
 
-Device arrays are dispatched to the device. NumPy arrays go to the kernel's reference, which is
-exact, and so do device arrays of the CPU backend. Unless a function says otherwise, elements are in
-the form in which the prime computes (`Prime.form`), and all operands of a call are in one place.
+By steps an operation is one dispatch. On NumPy arrays it is the kernel's reference, which is exact.
+Unless a function says otherwise, elements are in the form in which the prime computes
+(`Prime.form`), and all operands of a call are in one place.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.cpu.device_memory import CpuStorage
 from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.dispatch import ArrayDevice, Dispatch, Step
 from gpu_executor.errors import ArgumentShapeError
@@ -23,12 +22,15 @@ from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.catalogue import find_zero_kernel
 from gpu_executor.kernels.elements import element_kernel
 from gpu_executor.kernels.families import PACK_BYTES, family
+from gpu_executor.ops.operation import Operation, operation
 from gpu_executor.primes import ElementLayout, Form, Prime, words
 
 Words = npt.NDArray[Any]
 """Elements in host memory: shape (..., columns), or (...) if an element is one column."""
 ElementData = Words | DeviceArray
 """Elements in either place."""
+Data = TypeVar("Data", Words, DeviceArray, ElementData)
+"""Elements in one place."""
 
 MAX_UNSTRIDED_ELEMENTS = 65_535 * 64
 """Elements that every device covers with one work-group per 64. More elements need a kernel whose
@@ -38,33 +40,14 @@ PART_MULTIPLE = 64
 smallest elements, the largest alignment that Vulkan lets a device ask for."""
 
 
-P = ParamSpec("P")
-Result = TypeVar("Result")
-
-
-def computes_on_host(function: Callable[P, Result]) -> Callable[P, Result]:
-    """Let a function take device arrays of the CPU backend: it gets NumPy arrays over their memory,
-    and its results become device arrays. Every function that decides between NumPy arrays and
-    dispatches needs this decorator."""
-
-    @functools.wraps(function)
-    def compute(*arguments: P.args, **options: P.kwargs) -> Result:
-        for each in arguments:
-            found = each[0] if type(each) is list else each  # operands are in a list
-            if type(found) is DeviceArray:
-                storage = found.storage
-                if type(storage) is CpuStorage:
-                    results: Result = storage.device.compute(function, *arguments, **options)
-                    return results
-                break
-        return function(*arguments, **options)
-
-    return compute
-
-
 def get_shape(layout: ElementLayout, data: ElementData) -> Shape:
     """The shape in elements: without the axis of an element's columns."""
     return data.shape[: len(data.shape) - len(layout.element_shape)]
+
+
+def get_device(data: ElementData) -> ArrayDevice | None:
+    """The device of a device array; None for NumPy arrays."""
+    return data.storage.device if isinstance(data, DeviceArray) else None
 
 
 def count_elements(layout: ElementLayout, data: ElementData) -> int:
@@ -110,15 +93,10 @@ def _make_host_element(prime: Prime, value: int) -> Words:
 
 def make_full(prime: Prime, shape: Shape, value: int, like: ElementData) -> ElementData:
     """An array of equal elements, 0 <= value < p, in the place of `like`."""
-    if isinstance(like, DeviceArray):
-        device: ArrayDevice = like.storage.device
-        found = broadcast_to(prime, make_element(prime, value, device), shape)
-    else:
-        found = broadcast_to(prime, make_element(prime, value, None), shape)
-    return found.copy()
+    return broadcast_to(prime, make_element(prime, value, get_device(like)), shape).copy()
 
 
-@computes_on_host
+@operation
 def forbid_zeros(
     layout: ElementLayout,
     x: ElementData,
@@ -131,29 +109,35 @@ def forbid_zeros(
     The error is raised here for arrays on the host. On a device, fetching `result` raises it, or an
     array computed from it.
     """
-    if isinstance(x, DeviceArray):
-        device: ArrayDevice = x.storage.device
-        kernel, words_each = find_zero_kernel(), layout.element_bytes // 4
-        assert isinstance(result, DeviceArray)
-        device.submit(
-            [
-                Dispatch(
-                    kernel,
-                    (x,),
-                    count_elements(layout, x),
-                    (words_each,),
-                    grid_stride=True,
-                    guarded=(result,),
-                    make_error=make_error,
-                    elementwise=1,
-                )
-            ]
-        )
-        return result
-    flat = x.reshape(-1, layout.columns)
+    flat = np.asarray(x).reshape(-1, layout.columns)
     zeros = np.flatnonzero(~flat.any(axis=1))
     if zeros.size:
         raise make_error(int(zeros[0]))
+    return result
+
+
+@forbid_zeros.by_steps
+def _forbid_zeros_by_steps(
+    layout: ElementLayout,
+    x: DeviceArray,
+    result: DeviceArray,
+    make_error: Callable[[int], Exception],
+) -> DeviceArray:
+    device: ArrayDevice = x.storage.device
+    device.submit(
+        [
+            Dispatch(
+                find_zero_kernel(),
+                (x,),
+                count_elements(layout, x),
+                (layout.element_bytes // 4,),
+                grid_stride=True,
+                guarded=(result,),
+                make_error=make_error,
+                elementwise=1,
+            )
+        ]
+    )
     return result
 
 
@@ -171,7 +155,7 @@ def transpose(layout: ElementLayout, data: ElementData, axes: Sequence[int]) -> 
     return data.transpose((*axes, *columns))
 
 
-def broadcast_to(layout: ElementLayout, data: ElementData, shape: Shape) -> ElementData:
+def broadcast_to(layout: ElementLayout, data: Data, shape: Shape) -> Data:
     """A view of that shape, which repeats elements by NumPy's rules; it must not be written."""
     own = get_shape(layout, data)
     if own == shape:
@@ -213,7 +197,7 @@ def find_common_shape(layout: ElementLayout, shapes: Sequence[Shape]) -> Shape:
 # --- operations ---
 
 
-@computes_on_host
+@operation
 def compute(
     prime: Prime,
     operation: str,
@@ -227,23 +211,44 @@ def compute(
     Operands are broadcast over leading axes. `commutes` allows the two operands to be swapped. With
     `steps`, the dispatch on a device is appended to them instead of being submitted.
     """
-    return _run(prime, operation, broadcast(prime, operands, commutes=commutes), steps=steps)
+    full = broadcast(prime, operands, commutes=commutes)
+    return _apply_reference(element_kernel(prime, operation), full)
 
 
-def combine(prime: Prime, operation: str, a: DeviceArray, b: DeviceArray) -> ElementData:
+@compute.by_steps
+def _compute_by_steps(
+    prime: Prime,
+    operation: str,
+    operands: Sequence[DeviceArray],
+    *,
+    commutes: bool = False,
+    steps: list[Step] | None = None,
+) -> DeviceArray:
+    return _dispatch(prime, operation, broadcast(prime, operands, commutes=commutes), steps=steps)
+
+
+def combine(prime: Prime, operation: str, a: DeviceArray, b: DeviceArray) -> DeviceArray:
     """`compute` for arrays on one device, of one shape or with a single element b. Most operations
     are like this, so it takes the shortest way to the device."""
-    if type(a.storage) is CpuStorage:
-        return compute(prime, operation, [a, b])
+    found: DeviceArray = a.storage.device.run_operation(_PAIR, (prime, operation, a, b), {})
+    return found
+
+
+def _combine_on_host(prime: Prime, operation: str, a: Words, b: Words) -> ElementData:
+    return compute(prime, operation, [a, b])
+
+
+def _combine_by_steps(prime: Prime, operation: str, a: DeviceArray, b: DeviceArray) -> DeviceArray:
     device = a.storage.device
     count, repeats = a.nbytes // prime.element_bytes, a.shape != b.shape
+    always_aligned = device.info.limits.buffer_offset_alignment % PACK_BYTES == 0
     kernel = _get_pair_kernel(
         prime,
         operation,
         repeats,
         repeats or count > MAX_UNSTRIDED_ELEMENTS,
         with_f64_limbs(device, prime),
-        can_pack((a, b)),
+        always_aligned or can_pack((a, b)),
     )
     result: DeviceArray = device.empty(a.shape, a.dtype)
     if count:
@@ -251,6 +256,9 @@ def combine(prime: Prime, operation: str, a: DeviceArray, b: DeviceArray) -> Ele
         arrays = a, b, result
         device.submit([Dispatch(kernel, arrays, count, periods, None, True, elementwise=1)])
     return result
+
+
+_PAIR: Operation[..., DeviceArray] = Operation(_combine_on_host, _combine_by_steps)
 
 
 @functools.cache
@@ -272,33 +280,52 @@ def _get_pair_kernel(
     )
 
 
-@computes_on_host
+@operation
 def select(
     prime: Prime, condition: npt.NDArray[np.bool_], a: ElementData, b: ElementData
 ) -> ElementData:
     """a where the condition, an array on the host, is true, else b; all are broadcast."""
+    flags, operands = _broadcast_selection(prime, condition, a, b)
+    return _apply_reference(element_kernel(prime, "select"), [flags, *operands])
+
+
+@select.by_steps
+def _select_by_steps(
+    prime: Prime, condition: npt.NDArray[np.bool_], a: DeviceArray, b: DeviceArray
+) -> DeviceArray:
+    flags, operands = _broadcast_selection(prime, condition, a, b)
+    return _dispatch(prime, "select", operands, a.storage.device.put(flags))
+
+
+def _broadcast_selection(
+    prime: Prime, condition: npt.NDArray[np.bool_], a: Data, b: Data
+) -> tuple[npt.NDArray[np.uint32], Sequence[Data]]:
+    """The condition as a kernel takes it, and the operands."""
     shapes = [condition.shape, get_shape(prime, a), get_shape(prime, b)]
     shape = find_common_shape(prime, shapes)
-    operands = _repeat_operands(prime, [a, b], shape)
-    condition = np.broadcast_to(condition, shape)
-    flags = condition.astype(np.uint32, order="C")
-    if not isinstance(a, DeviceArray):
-        return _run(prime, "select", operands, flags)
-    device: ArrayDevice = a.storage.device
-    return _run(prime, "select", operands, device.put(flags))
+    flags = np.broadcast_to(condition, shape).astype(np.uint32, order="C")
+    return flags, _repeat_operands(prime, [a, b], shape)
 
 
-@computes_on_host
+@operation
 def convert(prime: Prime, data: ElementData, form: Form) -> ElementData:
     """Elements of a prime in Montgomery form, converted to `form` from the other form."""
+    return _apply_reference(element_kernel(prime, _CONVERSIONS[form]), [data])
+
+
+@convert.by_steps
+def _convert_by_steps(prime: Prime, data: DeviceArray, form: Form) -> DeviceArray:
     kernel = element_kernel(
         prime,
-        "to_montgomery" if form == "montgomery" else "from_montgomery",
+        _CONVERSIONS[form],
         grid_stride=True,
-        f64_limbs=isinstance(data, DeviceArray) and with_f64_limbs(data.storage.device, prime),
+        f64_limbs=with_f64_limbs(data.storage.device, prime),
         packed=can_pack([data]),
     )
     return apply_kernel(kernel, [data])
+
+
+_CONVERSIONS: dict[Form, str] = {"montgomery": "to_montgomery", "canonical": "from_montgomery"}
 
 
 def exponent_words(exponent: int) -> npt.NDArray[np.uint32]:
@@ -317,8 +344,8 @@ def put_exponent(device: ArrayDevice, exponent: int) -> DeviceArray:
 
 
 def broadcast(
-    layout: ElementLayout, operands: Sequence[ElementData], *, commutes: bool = False
-) -> Sequence[ElementData]:
+    layout: ElementLayout, operands: Sequence[Data], *, commutes: bool = False
+) -> Sequence[Data]:
     """The operands, of which the first has the common shape; the kernel repeats the others."""
     shapes = [get_shape(layout, each) for each in operands]
     first = shapes[0]
@@ -340,21 +367,20 @@ def broadcast(
 
 
 def _repeat_operands(
-    layout: ElementLayout, operands: Sequence[ElementData], shape: Shape
-) -> Sequence[ElementData]:
+    layout: ElementLayout, operands: Sequence[Data], shape: Shape
+) -> Sequence[Data]:
     """The operands as a kernel takes them: the first has the shape, and so have the others if they
     are not just repeated over leading axes.
 
     Views repeat the elements. A device copies a view that a kernel cannot read as it is.
     """
-    first, *others = operands
-    repeated = [
-        each
-        if isinstance(each, DeviceArray) and _repeats_leading_axes(get_shape(layout, each), shape)
-        else broadcast_to(layout, each, shape)
-        for each in others
-    ]
-    return [broadcast_to(layout, first, shape), *repeated]
+    repeated = [broadcast_to(layout, operands[0], shape)]
+    for each in operands[1:]:
+        kept = isinstance(each, DeviceArray) and _repeats_leading_axes(
+            get_shape(layout, each), shape
+        )
+        repeated.append(each if kept else broadcast_to(layout, each, shape))
+    return repeated
 
 
 def _repeats_leading_axes(own: Shape, shape: Shape) -> bool:
@@ -367,66 +393,69 @@ def _repeats_leading_axes(own: Shape, shape: Shape) -> bool:
     return not core or core == shape[len(shape) - len(core) :]
 
 
-def _run(
+def _apply_reference(kernel: Kernel, arrays: Sequence[ElementData]) -> Words:
+    """The reference of an element-wise kernel on NumPy arrays. It needs no push words: it sees the
+    shapes of the arrays."""
+    assert kernel.reference is not None
+    computed: Words = kernel.reference(*arrays)
+    return computed.reshape(_find_result_shape(kernel, arrays[0]))
+
+
+def _find_result_shape(kernel: Kernel, first: ElementData) -> Shape:
+    """The shape of the result of an element-wise kernel, whose first argument is given."""
+    types = kernel.types
+    assert types is not None
+    own, out = types[0].shape, types[-1].shape
+    return first.shape[: len(first.shape) - len(own)] + out
+
+
+def _dispatch(
     prime: Prime,
     operation: str,
-    operands: Sequence[ElementData],
-    condition: ElementData | None = None,
+    operands: Sequence[DeviceArray],
+    condition: DeviceArray | None = None,
     steps: list[Step] | None = None,
-) -> ElementData:
+) -> DeviceArray:
     """The kernel of an operation; its first operand is the longest, after a condition if any."""
     first = operands[0]
     count = count_elements(prime, first)
     counts = [count_elements(prime, each) for each in operands]
     if condition is None:
-        data, counts = list(operands), counts[1:]
+        counts = counts[1:]
     else:
-        data = [condition, *operands]
+        operands = [condition, *operands]
     repeats = any(each != count for each in counts)
-    if not isinstance(first, DeviceArray):
-        return apply_kernel(element_kernel(prime, operation), data)
     kernel = element_kernel(
         prime,
         operation,
         broadcast=repeats,
         grid_stride=repeats or count > MAX_UNSTRIDED_ELEMENTS,
         f64_limbs=with_f64_limbs(first.storage.device, prime),
-        packed=can_pack(data),
+        packed=can_pack(operands),
     )
     periods = tuple(0 if each == count else each for each in counts) if repeats else ()
-    return apply_kernel(kernel, data, periods, steps)
+    return apply_kernel(kernel, operands, periods, steps)
 
 
 def apply_kernel(
     kernel: Kernel,
-    arrays: Sequence[ElementData],
+    arrays: Sequence[DeviceArray],
     push_words: tuple[int, ...] = (),
     steps: list[Step] | None = None,
-) -> ElementData:
-    """An element-wise kernel on arrays in one place; `push_words` are appended to its push
-    constants.
-
-    The dispatch is appended to `steps`, or else submitted. The reference on the host needs no push
-    words: it sees the shapes of the arrays.
-    """
+) -> DeviceArray:
+    """An element-wise kernel on arrays of one device; `push_words` are appended to its push
+    constants. The dispatch is appended to `steps`, or else submitted."""
     first, types = arrays[0], kernel.types
     assert types is not None
-    own, out = types[0], types[-1]
-    shape = first.shape[: len(first.shape) - len(own.shape)] + out.shape
-    if isinstance(first, DeviceArray):
-        device: ArrayDevice = first.storage.device
-        result = device.empty(shape, out.dtype)
-        count = first.nbytes // own.nbytes
-        if count:
-            operands = tuple(each for each in arrays if isinstance(each, DeviceArray))
-            dispatch = Dispatch(
-                kernel, (*operands, result), count, push_words, grid_stride=True, elementwise=1
-            )
-            if steps is None:
-                device.submit([dispatch])
-            else:
-                steps.append(dispatch)
-        return result
-    assert kernel.reference is not None
-    computed: Words = kernel.reference(*arrays)
-    return computed.reshape(shape)
+    device: ArrayDevice = first.storage.device
+    result = device.empty(_find_result_shape(kernel, first), types[-1].dtype)
+    count = first.nbytes // types[0].nbytes
+    if count:
+        dispatch = Dispatch(
+            kernel, (*arrays, result), count, push_words, grid_stride=True, elementwise=1
+        )
+        if steps is None:
+            device.submit([dispatch])
+        else:
+            steps.append(dispatch)
+    return result

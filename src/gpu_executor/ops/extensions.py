@@ -24,10 +24,11 @@ from gpu_executor.ops.elementwise import (
     ElementData,
     Words,
     broadcast_to,
-    computes_on_host,
     count_elements,
+    get_device,
     get_shape,
 )
+from gpu_executor.ops.operation import operation, uniform_operation
 from gpu_executor.primes import Extension, Form, Prime, PrimeOrExtension, extension, words
 from gpu_executor.primes.extension import Scalar
 
@@ -54,7 +55,7 @@ def make_element(field: PrimeOrExtension, value: Scalar, device: ArrayDevice | N
 
 def make_full(field: Extension, shape: Shape, value: Scalar, like: ElementData) -> ElementData:
     """An array of equal elements in the place of `like`."""
-    return broadcast_to(field, make_element(field, value, _get_device(like)), shape).copy()
+    return broadcast_to(field, make_element(field, value, get_device(like)), shape).copy()
 
 
 def _make_host_elements(field: PrimeOrExtension, values: Sequence[Scalar]) -> Words:
@@ -77,10 +78,6 @@ def _get_prime(field: PrimeOrExtension) -> Prime:
     return field if isinstance(field, Prime) else field.prime
 
 
-def _get_device(data: ElementData) -> ArrayDevice | None:
-    return data.storage.device if isinstance(data, DeviceArray) else None
-
-
 def get_coefficient(field: Extension, x: ElementData, index: int) -> ElementData:
     """A view of one coefficient of every element: elements of the base."""
     item: Any = (..., index, *[slice(None)] * len(field.base.element_shape))
@@ -90,7 +87,7 @@ def get_coefficient(field: Extension, x: ElementData, index: int) -> ElementData
 # --- operations ---
 
 
-@computes_on_host
+@uniform_operation
 def compute(
     field: Extension, operation: str, operands: Sequence[ElementData], *, commutes: bool = False
 ) -> ElementData:
@@ -106,7 +103,7 @@ def compute(
     return result
 
 
-@computes_on_host
+@uniform_operation
 def multiply_by_base(field: Extension, x: ElementData, factors: ElementData) -> ElementData:
     """Elements times elements of the base, which are broadcast: a product per coefficient."""
     work = _Calculation(x)
@@ -115,7 +112,7 @@ def multiply_by_base(field: Extension, x: ElementData, factors: ElementData) -> 
     return result
 
 
-@computes_on_host
+@uniform_operation
 def embed(field: Extension, x: ElementData) -> ElementData:
     """Elements of the base as elements of the extension."""
     work, base = _Calculation(x), field.base
@@ -126,7 +123,7 @@ def embed(field: Extension, x: ElementData) -> ElementData:
     return result
 
 
-@computes_on_host
+@uniform_operation
 def join(field: Extension, coefficients: Sequence[ElementData]) -> ElementData:
     """Elements from their coefficients, which are broadcast."""
     shapes = [get_shape(field.base, each) for each in coefficients]
@@ -159,7 +156,7 @@ def convert(field: Extension, data: ElementData, form: Form) -> ElementData:
     return elementwise.convert(field.prime, data, form)
 
 
-@computes_on_host
+@uniform_operation
 def invert(field: Extension, x: ElementData) -> ElementData:
     """1 / x, and 0 for 0: the product of the other conjugates divided by the norm, with one batch
     inversion in the prime field."""
@@ -169,7 +166,7 @@ def invert(field: Extension, x: ElementData) -> ElementData:
     return result
 
 
-@computes_on_host
+@uniform_operation
 def compute_norms(field: Extension, x: ElementData) -> ElementData:
     """The product of all conjugates of x, which is an element of the base."""
     work = _Calculation(x)
@@ -178,7 +175,7 @@ def compute_norms(field: Extension, x: ElementData) -> ElementData:
     return result.copy()
 
 
-@computes_on_host
+@uniform_operation
 def apply_frobenius(field: Extension, x: ElementData, times: int) -> ElementData:
     """x^(p^times), p the prime."""
     work = _Calculation(x)
@@ -187,7 +184,6 @@ def apply_frobenius(field: Extension, x: ElementData, times: int) -> ElementData
     return x.copy() if result is x else result
 
 
-@computes_on_host
 def power(field: Extension, x: ElementData, exponent: int) -> ElementData:
     """Every element to one power; a negative exponent inverts first, and the inverse of 0 is 0."""
     order = field.order - 1
@@ -195,10 +191,20 @@ def power(field: Extension, x: ElementData, exponent: int) -> ElementData:
     reduced = exponent and (exponent % order or order)
     if not reduced:
         return make_full(field, get_shape(field, x), extension.make_one(field), x)
-    if not isinstance(x, DeviceArray) and count_elements(field, x) < MIN_NUMPY_POWERS:
-        return _power_of_scalars(field, x, reduced)
+    return _power(field, x, reduced)
+
+
+@operation
+def _power(field: Extension, x: ElementData, exponent: int) -> ElementData:
+    if count_elements(field, x) < MIN_NUMPY_POWERS:
+        return _power_of_scalars(field, np.asarray(x), exponent)
+    return _Calculation(x).power(field, x, exponent)
+
+
+@_power.by_steps
+def _power_by_steps(field: Extension, x: DeviceArray, exponent: int) -> ElementData:
     work = _Calculation(x)
-    result = work.power(field, x, reduced)
+    result = work.power(field, x, exponent)
     work.submit()
     return result
 
@@ -227,7 +233,7 @@ def sum_rows(field: Extension, x: ElementData, rows: int, columns: int) -> Eleme
     return elementwise.reshape(field, sums, (rows,))
 
 
-@computes_on_host
+@uniform_operation
 def multiply_rows(field: Extension, x: ElementData, rows: int, columns: int) -> ElementData:
     """The product of each row, as an array of `rows` elements; `columns` is at least 1."""
     work = _Calculation(x)
@@ -239,7 +245,7 @@ def multiply_rows(field: Extension, x: ElementData, rows: int, columns: int) -> 
     return found.copy() if columns == 1 else found
 
 
-@computes_on_host
+@uniform_operation
 def multiply_prefixes(field: Extension, x: ElementData, rows: int, columns: int) -> ElementData:
     """y[i] = x[0] * x[1] * ... * x[i] in every row."""
     work = _Calculation(x)
@@ -263,7 +269,7 @@ def multiply_matrices(field: Extension, a: ElementData, b: ElementData) -> Eleme
     basis = tuple(
         extension.unflatten(field, [int(i == at) for i in range(degree)]) for at in range(degree)
     )
-    constants = _make_constants(field, basis, _get_device(b))
+    constants = _make_constants(field, basis, get_device(b))
     apart = elementwise.reshape(field, b, (*right, 1))
     # Axes: those of b, the element of the basis, the coefficient.
     rows = compute(field, "mul", [apart, constants], commutes=True)
@@ -287,7 +293,7 @@ class _Calculation:
     submits them together."""
 
     def __init__(self, like: ElementData) -> None:
-        self.device = _get_device(like)
+        self.device = get_device(like)
         self._steps: list[Step] = []
 
     def submit(self) -> None:

@@ -22,7 +22,8 @@ from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.dispatch import ArrayCopy, ArrayDevice, Dispatch, Step
 from gpu_executor.errors import ArgumentShapeError
 from gpu_executor.kernels.indexing import SKIPPED, gather_kernel, scatter_kernel
-from gpu_executor.ops.elementwise import ElementData, computes_on_host, get_shape, reshape
+from gpu_executor.ops.elementwise import ElementData, get_shape, reshape
+from gpu_executor.ops.operation import operation
 from gpu_executor.primes import ElementLayout
 from gpu_executor.primes.prime import WORD_BYTES
 
@@ -85,7 +86,7 @@ def get_items(layout: ElementLayout, data: ElementData, item: Any) -> ElementDat
     """
     shape = get_shape(layout, data)
     index = parse_index(shape, item)
-    if isinstance(data, DeviceArray) and not is_basic(index):
+    if not is_basic(index):
         return _gather(layout, data, index)
     found = data[_with_columns(layout, index)]
     is_element = len(index) == len(shape) + 1 and all(isinstance(each, int) for each in index[:-1])
@@ -165,7 +166,6 @@ def _check_assignable(layout: ElementLayout, given: Shape, shape: Shape) -> None
 # --- joining ---
 
 
-@computes_on_host
 def concatenate(layout: ElementLayout, arrays: Sequence[ElementData], axis: int) -> ElementData:
     """Arrays one behind the other along an axis; all are in one place."""
     shapes = [get_shape(layout, each) for each in arrays]
@@ -177,18 +177,25 @@ def concatenate(layout: ElementLayout, arrays: Sequence[ElementData], axis: int)
             f"{layout.name}: arrays of shapes {', '.join(map(str, shapes))} cannot be joined along "
             f"axis {axis}; all other axes must be equal"
         )
-    if not isinstance(arrays[0], DeviceArray):
-        return np.concatenate([np.asarray(each) for each in arrays], axis=at)
-    lengths = [shape[at] for shape in shapes]
-    device: ArrayDevice = arrays[0].storage.device
-    shape = (*shapes[0][:at], sum(lengths), *shapes[0][at + 1 :])
-    result = device.empty((*shape, *layout.element_shape), layout.column_dtype)
+    return _join(list(arrays), at)
+
+
+@operation
+def _join(arrays: Sequence[ElementData], axis: int) -> ElementData:
+    return np.concatenate([np.asarray(each) for each in arrays], axis=axis)
+
+
+@_join.by_steps
+def _join_by_steps(arrays: Sequence[DeviceArray], axis: int) -> DeviceArray:
+    first, lengths = arrays[0], [each.shape[axis] for each in arrays]
+    device: ArrayDevice = first.storage.device
+    shape = (*first.shape[:axis], sum(lengths), *first.shape[axis + 1 :])
+    result = device.empty(shape, first.dtype)
     copies: list[Step] = []
     start = 0
     for each, length in zip(arrays, lengths, strict=True):
-        part = (*[slice(None)] * at, slice(start, start + length))
+        part = (*[slice(None)] * axis, slice(start, start + length))
         if each.size:
-            assert isinstance(each, DeviceArray)
             copies.append(ArrayCopy(each, result[part]))
         start += length
     if copies:
@@ -196,7 +203,6 @@ def concatenate(layout: ElementLayout, arrays: Sequence[ElementData], axis: int)
     return result
 
 
-@computes_on_host
 def stack(layout: ElementLayout, arrays: Sequence[ElementData], axis: int) -> ElementData:
     """Arrays of one shape along a new axis; all are in one place."""
     shape = get_shape(layout, arrays[0])
@@ -212,7 +218,7 @@ def stack(layout: ElementLayout, arrays: Sequence[ElementData], axis: int) -> El
     return concatenate(layout, parts, at)
 
 
-# --- masks and index arrays on a device ---
+# --- masks and index arrays ---
 
 
 def _locate(shape: Shape, index: Index) -> tuple[npt.NDArray[np.intp], int]:
@@ -236,11 +242,14 @@ def _locate(shape: Shape, index: Index) -> tuple[npt.NDArray[np.intp], int]:
     return positions, axes
 
 
-@computes_on_host
+@operation
 def _gather(layout: ElementLayout, data: ElementData, index: Index) -> ElementData:
     """Copy the selected elements to new memory."""
-    if not isinstance(data, DeviceArray):
-        return data[_with_columns(layout, index)]
+    return data[_with_columns(layout, index)]
+
+
+@_gather.by_steps
+def _gather_by_steps(layout: ElementLayout, data: DeviceArray, index: Index) -> DeviceArray:
     device: ArrayDevice = data.storage.device
     shape = get_shape(layout, data)
     positions, axes = _locate(shape, index)
@@ -256,15 +265,20 @@ def _gather(layout: ElementLayout, data: ElementData, index: Index) -> ElementDa
     return result
 
 
-@computes_on_host
+@operation
 def _scatter(
     layout: ElementLayout, data: ElementData, index: Index, values: ElementData
 ) -> ElementData:
     """Write values to the selected elements of the array, or of a copy; return what was changed."""
-    if not isinstance(data, DeviceArray) or not isinstance(values, DeviceArray):
-        changed = np.array(data)
-        set_items(layout, changed, index, values)
-        return changed
+    changed = np.array(data)
+    set_items(layout, changed, index, values)
+    return changed
+
+
+@_scatter.by_steps
+def _scatter_by_steps(
+    layout: ElementLayout, data: DeviceArray, index: Index, values: DeviceArray
+) -> DeviceArray:
     device: ArrayDevice = data.storage.device
     shape = get_shape(layout, data)
     positions, axes = _locate(shape, index)

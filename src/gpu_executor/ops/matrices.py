@@ -22,9 +22,9 @@ from gpu_executor.ops.elementwise import (
     ElementData,
     Words,
     broadcast_to,
-    computes_on_host,
     get_shape,
 )
+from gpu_executor.ops.operation import operation
 from gpu_executor.ops.scans import make_elements, make_scan_kernel
 from gpu_executor.primes import ElementLayout, Prime, encoding, words
 
@@ -37,7 +37,6 @@ MIN_TERMS, MAX_TERMS = 32, 4096
 loops after 65,536 iterations, all elements of an invocation together."""
 
 
-@computes_on_host
 def multiply(prime: Prime, a: ElementData, b: ElementData) -> ElementData:
     """a @ b: k products and additions for each element of the result.
 
@@ -54,11 +53,7 @@ def multiply(prime: Prime, a: ElementData, b: ElementData) -> ElementData:
     if not k or not math.prod(full):
         return elementwise.make_full(prime, shape, 0, a)
     left, right = (elementwise.reshape(prime, each, own) for each, own in ((a, rows), (b, columns)))
-    if isinstance(left, DeviceArray) and isinstance(right, DeviceArray):
-        product: ElementData = _multiply_on_device(prime, left, right, batch)
-    else:
-        product = _multiply_on_host(prime, np.asarray(left), np.asarray(right))
-    return elementwise.reshape(prime, product, shape)
+    return elementwise.reshape(prime, _multiply(prime, left, right, batch), shape)
 
 
 def check_shapes(layout: ElementLayout, a: Shape, b: Shape) -> tuple[Shape, Shape]:
@@ -73,7 +68,22 @@ def check_shapes(layout: ElementLayout, a: Shape, b: Shape) -> tuple[Shape, Shap
     return rows, columns
 
 
-def _multiply_on_device(prime: Prime, a: DeviceArray, b: DeviceArray, batch: Shape) -> DeviceArray:
+@operation
+def _multiply(prime: Prime, a: ElementData, b: ElementData, batch: Shape) -> ElementData:
+    """The elements, in flat order, of the products of matrices (..., m, k) and (..., k, n), which
+    are not empty; their first axes are broadcast to `batch`."""
+    left, right = np.asarray(a), np.asarray(b)
+    if prime.words <= MAX_LIMB_WORDS and left.shape[-1] * 2 * prime.words <= MAX_LIMB_TERMS:
+        sums = _multiply_limbs(prime, left, right)
+    else:
+        sums = np.matmul(*(encoding.words_to_ints(prime, each) for each in (left, right)))
+    # In Montgomery form a product of words is x y R^2.
+    product = sums * (1 if prime.canonical else prime.r_inverse) % prime.modulus
+    return words.from_ints(prime, product.ravel().tolist())
+
+
+@_multiply.by_steps
+def _multiply_by_steps(prime: Prime, a: DeviceArray, b: DeviceArray, batch: Shape) -> DeviceArray:
     device: ArrayDevice = a.storage.device
     m, k = get_shape(prime, a)[-2:]
     n = get_shape(prime, b)[-1]
@@ -97,19 +107,7 @@ def _multiply_on_device(prime: Prime, a: DeviceArray, b: DeviceArray, batch: Sha
 
 
 def _repeat_matrices(prime: Prime, matrices: DeviceArray, batch: Shape) -> DeviceArray:
-    found = broadcast_to(prime, matrices, (*batch, *get_shape(prime, matrices)[-2:]))
-    assert isinstance(found, DeviceArray)
-    return found
-
-
-def _multiply_on_host(prime: Prime, a: Words, b: Words) -> Words:
-    if prime.words <= MAX_LIMB_WORDS and a.shape[-1] * 2 * prime.words <= MAX_LIMB_TERMS:
-        sums = _multiply_limbs(prime, a, b)
-    else:
-        sums = np.matmul(*(encoding.words_to_ints(prime, each) for each in (a, b)))
-    # In Montgomery form a product of words is x y R^2.
-    product = sums * (1 if prime.canonical else prime.r_inverse) % prime.modulus
-    return words.from_ints(prime, product.ravel().tolist())
+    return broadcast_to(prime, matrices, (*batch, *get_shape(prime, matrices)[-2:]))
 
 
 def _multiply_limbs(prime: Prime, a: Words, b: Words) -> npt.NDArray[np.object_]:

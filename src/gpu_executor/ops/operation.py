@@ -27,11 +27,12 @@ class Operation(Generic[P, Result]):
     """
 
     def __init__(
-        self, host_algorithm: Callable[P, Result], step_algorithm: Callable[..., Any] | None = None
+        self, host_algorithm: Callable[..., Any], step_algorithm: Callable[..., Any] | None = None
     ) -> None:
-        """Both algorithms take the same arguments; `by_steps` may add the second one."""
+        """Both algorithms take the same arguments, each with arrays in its place. `by_steps` may
+        add the second one."""
         functools.update_wrapper(self, host_algorithm)
-        self.host_algorithm = host_algorithm
+        self.host_algorithm: Callable[P, Result] = host_algorithm
         """Computes with NumPy arrays. It changes none of its arguments."""
         self.step_algorithm = self._refuse_steps if step_algorithm is None else step_algorithm
         """Computes with device arrays: it submits steps to their device."""

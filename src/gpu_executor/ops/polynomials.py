@@ -14,10 +14,10 @@ from gpu_executor.ops import elementwise, indexing, powers
 from gpu_executor.ops.elementwise import (
     ElementData,
     Words,
-    computes_on_host,
     count_elements,
     get_shape,
 )
+from gpu_executor.ops.operation import operation
 from gpu_executor.ops.scans import make_elements, make_scan_kernel
 from gpu_executor.ops.transforms import TransformOptions, transform
 from gpu_executor.primes import Prime
@@ -32,24 +32,29 @@ FORWARD = TransformOptions(order_out="reversed")
 BACK = TransformOptions(inverse=True, order_in="reversed")
 
 
-@computes_on_host
 def resize(prime: Prime, x: ElementData, length: int) -> ElementData:
     """Polynomials of another length: truncated, or padded with zeros."""
+    return x if get_shape(prime, x)[-1] == length else _resize(prime, x, length)
+
+
+@operation
+def _resize(prime: Prime, x: ElementData, length: int) -> ElementData:
     *leading, old = get_shape(prime, x)
-    if old == length:
-        return x
-    shape = (*leading, length, *prime.element_shape)
-    if isinstance(x, DeviceArray):
-        device: ArrayDevice = x.storage.device
-        count = math.prod(leading) * length
-        y = make_elements(device, prime, count)
-        kernel = make_scan_kernel(device, prime, "resize")
-        device.submit([Dispatch(kernel, (x, y), count, (length, old), grid_stride=True)])
-        return y.reshape(shape)
-    resized = np.zeros(shape, x.dtype)
+    resized = np.zeros((*leading, length, *prime.element_shape), x.dtype)
     common = (*[slice(None)] * len(leading), slice(min(old, length)))
-    resized[common] = x[common]
+    resized[common] = np.asarray(x)[common]
     return resized
+
+
+@_resize.by_steps
+def _resize_by_steps(prime: Prime, x: DeviceArray, length: int) -> DeviceArray:
+    device: ArrayDevice = x.storage.device
+    *leading, old = get_shape(prime, x)
+    count = math.prod(leading) * length
+    y = make_elements(device, prime, count)
+    kernel = make_scan_kernel(device, prime, "resize")
+    device.submit([Dispatch(kernel, (x, y), count, (length, old), grid_stride=True)])
+    return y.reshape((*leading, length, *prime.element_shape))
 
 
 def multiply(prime: Prime, a: ElementData, b: ElementData) -> ElementData:
@@ -71,7 +76,6 @@ def multiply(prime: Prime, a: ElementData, b: ElementData) -> ElementData:
     return found[:length] if len(get_shape(prime, found)) == 1 else resize(prime, found, length)
 
 
-@computes_on_host
 def evaluate(prime: Prime, coefficients: ElementData, points: ElementData) -> ElementData:
     """One polynomial of n coefficients at many points: n - 1 products and additions per point."""
     shape = get_shape(prime, coefficients)
@@ -80,9 +84,7 @@ def evaluate(prime: Prime, coefficients: ElementData, points: ElementData) -> El
             f"{prime.name}: expected one polynomial with at least one coefficient, found an array "
             f"of shape {shape}"
         )
-    if isinstance(coefficients, DeviceArray) and isinstance(points, DeviceArray):
-        return _evaluate_on_device(prime, coefficients, points)
-    return _evaluate_on_host(prime, np.asarray(coefficients), np.asarray(points))
+    return _evaluate(prime, coefficients, points)
 
 
 def divide_by_vanishing(prime: Prime, x: ElementData, n: int) -> tuple[ElementData, ElementData]:
@@ -110,9 +112,20 @@ def divide_by_vanishing(prime: Prime, x: ElementData, n: int) -> tuple[ElementDa
     return resize(prime, quotient, max(length - n, 0)), remainder
 
 
-def _evaluate_on_device(
-    prime: Prime, coefficients: DeviceArray, points: DeviceArray
-) -> DeviceArray:
+@operation
+def _evaluate(prime: Prime, coefficients: ElementData, points: ElementData) -> ElementData:
+    own = np.asarray(coefficients)
+    flat = np.asarray(points).reshape(-1, *prime.element_shape)
+    values = np.empty_like(flat)
+    step = max(HOST_TERMS // len(own), 1)
+    for start in range(0, len(flat), step):
+        some = slice(start, start + step)
+        values[some] = _evaluate_by_halves(prime, own, flat[some])
+    return values.reshape(points.shape)
+
+
+@_evaluate.by_steps
+def _evaluate_by_steps(prime: Prime, coefficients: DeviceArray, points: DeviceArray) -> DeviceArray:
     """Horner's rule in parts of MAX_COEFFICIENTS: value = value * x^MAX_COEFFICIENTS + part(x)."""
     device: ArrayDevice = points.storage.device
     count = count_elements(prime, points)
@@ -129,16 +142,6 @@ def _evaluate_on_device(
         total = value if total is None else elementwise.compute(prime, "fma", [total, step, value])
     assert isinstance(total, DeviceArray)
     return total
-
-
-def _evaluate_on_host(prime: Prime, coefficients: Words, points: Words) -> Words:
-    flat = points.reshape(-1, *prime.element_shape)
-    values = np.empty_like(flat)
-    step = max(HOST_TERMS // len(coefficients), 1)
-    for start in range(0, len(flat), step):
-        some = slice(start, start + step)
-        values[some] = _evaluate_by_halves(prime, coefficients, flat[some])
-    return values.reshape(points.shape)
 
 
 def _evaluate_by_halves(prime: Prime, coefficients: Words, points: Words) -> Words:

@@ -20,12 +20,12 @@ from gpu_executor.ops.elementwise import (
     ElementData,
     Words,
     apply_kernel,
-    computes_on_host,
     convert,
     count_elements,
     put_exponent,
     with_f64_limbs,
 )
+from gpu_executor.ops.operation import operation
 from gpu_executor.ops.scans import invert
 from gpu_executor.primes import Form, Prime, words
 from gpu_executor.primes.number_theory import invert_all
@@ -43,15 +43,18 @@ INVERSION_PRODUCTS, SHARED_INVERSION_PRODUCTS = 4, 40
 """What the inverses of n elements cost, in products: so many for each, and so many for all."""
 
 
-@computes_on_host
+@operation
 def power(prime: Prime, data: ElementData, exponent: int, form: Form) -> ElementData:
     """Every element to one power; a negative exponent inverts first, and the inverse of 0 is 0.
 
     On a device the form is that of the prime. An exponent of b bits takes b squares and at most
     b / 2 products per element. On the host the elements are in any form and stay in it.
     """
-    if not isinstance(data, DeviceArray):
-        return _power_on_host(prime, data, exponent, form)
+    return _power_on_host(prime, np.asarray(data), exponent, form)
+
+
+@power.by_steps
+def _power_by_steps(prime: Prime, data: DeviceArray, exponent: int, form: Form) -> DeviceArray:
     device: ArrayDevice = data.storage.device
     exponent_data = put_exponent(device, _reduce_exponent(prime, exponent))
     kernel = element_kernel(prime, "power", f64_limbs=with_f64_limbs(device, prime))

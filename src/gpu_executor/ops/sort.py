@@ -7,6 +7,7 @@ one submission, and nothing waits for it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,7 +35,7 @@ from gpu_executor.kernels.sorting import (
     scatter_kernel,
     scatter_pairs_kernel,
 )
-from gpu_executor.ops.elementwise import computes_on_host
+from gpu_executor.ops.operation import operation
 
 UINT32, INT32 = np.dtype(np.uint32), np.dtype(np.int32)
 UINT64, FLOAT32 = np.dtype(np.uint64), np.dtype(np.float32)
@@ -56,7 +57,6 @@ MAX_SHARED_GROUPS = 1024
 Array = npt.NDArray[Any] | DeviceArray
 
 
-@computes_on_host
 def sort(x: Array, /) -> Any:
     """The elements of an array with one axis in ascending order.
 
@@ -64,9 +64,16 @@ def sort(x: Array, /) -> Any:
     gives a device array, and the sort is submitted and not waited for. The order is NumPy's: NaN
     comes last, and elements that compare equal, such as -0.0 and 0.0, keep their order.
     """
-    x = _check_array("sort", x, (*ORDERS, UINT64))
-    if not isinstance(x, DeviceArray):
-        return np.sort(x, kind="stable")
+    return _sort(_check_array("sort", x, (*ORDERS, UINT64)))
+
+
+@operation
+def _sort(x: Array) -> Array:
+    return np.sort(np.asarray(x), kind="stable")
+
+
+@_sort.by_steps
+def _sort_by_steps(x: DeviceArray) -> DeviceArray:
     device: ArrayDevice = x.storage.device
     steps: list[Step] = []
     if x.dtype != UINT64:
@@ -82,7 +89,6 @@ def sort(x: Array, /) -> Any:
     return result
 
 
-@computes_on_host
 def argsort(x: Array, /) -> Any:
     """The indices that sort an array, as uint32: the elements at these indices are `sort(x)`.
 
@@ -94,8 +100,16 @@ def argsort(x: Array, /) -> Any:
             f"argsort: the array has {x.size:,} elements; it takes fewer than {MAX_INDEXED:,}, "
             "because the indices are uint32"
         )
-    if not isinstance(x, DeviceArray):
-        return np.argsort(x, kind="stable").astype(UINT32)
+    return _argsort(x)
+
+
+@operation
+def _argsort(x: Array) -> Array:
+    return np.argsort(np.asarray(x), kind="stable").astype(UINT32)
+
+
+@_argsort.by_steps
+def _argsort_by_steps(x: DeviceArray) -> DeviceArray:
     device: ArrayDevice = x.storage.device
     steps: list[Step] = []
     if x.dtype != UINT64:
@@ -112,7 +126,6 @@ def argsort(x: Array, /) -> Any:
     return indices
 
 
-@computes_on_host
 def bincount(x: Array, /, length: int) -> Any:
     """How often 0, 1, ..., length - 1 occur in an array with one axis, as uint32.
 
@@ -121,21 +134,29 @@ def bincount(x: Array, /, length: int) -> Any:
     them, are fetched.
     """
     x = _check_array("bincount", x, (UINT32, INT32))
-    bins = parse_count("bincount: length", length)
+    return _bincount(x, parse_count("bincount: length", length))
 
-    def make_error(index: int) -> ValueError:
-        return ValueError(
-            f"bincount: element {index} is not in 0 .. length - 1, and length is {bins}; give a "
-            "larger length, or leave out such elements"
-        )
 
-    if not isinstance(x, DeviceArray):
-        wrong = np.flatnonzero((x < 0) | (x >= bins))
-        if wrong.size:
-            raise make_error(int(wrong[0]))
-        return np.bincount(x, minlength=bins).astype(UINT32)
+def _make_bin_error(bins: int, index: int) -> ValueError:
+    return ValueError(
+        f"bincount: element {index} is not in 0 .. length - 1, and length is {bins}; give a "
+        "larger length, or leave out such elements"
+    )
+
+
+@operation
+def _bincount(x: Array, bins: int) -> Array:
+    numbers = np.asarray(x)
+    wrong = np.flatnonzero((numbers < 0) | (numbers >= bins))
+    if wrong.size:
+        raise _make_bin_error(bins, int(wrong[0]))
+    return np.bincount(numbers, minlength=bins).astype(UINT32)
+
+
+@_bincount.by_steps
+def _bincount_by_steps(x: DeviceArray, bins: int) -> DeviceArray:
     if x.size and not bins:
-        raise make_error(0)  # no element of the result could carry the error
+        raise _make_bin_error(bins, 0)  # no element of the result could carry the error
     device: ArrayDevice = x.storage.device
     counts = device.empty((bins,), UINT32)
     zero = device.cache("zero of uint32", lambda: device.put(np.zeros((), UINT32)))
@@ -152,7 +173,7 @@ def bincount(x: Array, /, length: int) -> Any:
                 groups=min(groups, MAX_SHARED_GROUPS) if shared else groups,
                 grid_stride=True,
                 guarded=(counts,),
-                make_error=make_error,
+                make_error=functools.partial(_make_bin_error, bins),
             )
         )
     _submit(device, steps)

@@ -45,10 +45,10 @@ from gpu_executor.ops.block_transforms import BlockPass, BlockPasses, has_block_
 from gpu_executor.ops.elementwise import (
     ElementData,
     Words,
-    computes_on_host,
     count_elements,
     get_shape,
 )
+from gpu_executor.ops.operation import operation
 from gpu_executor.ops.transform_splits import LONG_FROM, Split, split_levels, split_long
 from gpu_executor.primes import Prime, words
 from gpu_executor.primes.number_theory import compute_powers
@@ -78,7 +78,6 @@ class TransformOptions:
         return self.order_in == "reversed"
 
 
-@computes_on_host
 def transform(
     prime: Prime, x: ElementData, options: TransformOptions, length: int | None = None
 ) -> ElementData:
@@ -88,17 +87,21 @@ def transform(
     rows = shape if length is None else (*shape[:-1], length)
     log_n = check_length(prime, rows)
     assert rows == shape or (options.order_in == "natural" and options.coset is None)
-    if isinstance(x, DeviceArray):
-        return _transform_on_device(prime, x, log_n, options)
-    flat = x.reshape(-1, shape[-1], *prime.element_shape)
-    if rows != shape:
-        padded = np.zeros((len(flat), rows[-1], *prime.element_shape), x.dtype)
-        padded[:, : shape[-1]] = flat
+    return _transform(prime, x, log_n, options)
+
+
+@operation
+def _transform(prime: Prime, x: ElementData, log_n: int, options: TransformOptions) -> ElementData:
+    *leading, length = get_shape(prime, x)
+    n = 1 << log_n
+    flat = np.asarray(x).reshape(-1, length, *prime.element_shape)
+    if n != length:
+        padded = np.zeros((len(flat), n, *prime.element_shape), x.dtype)
+        padded[:, :length] = flat
         flat = padded
-    return _transform_on_host(prime, flat, options).reshape(*rows, *prime.element_shape)
+    return _transform_on_host(prime, flat, options).reshape(*leading, n, *prime.element_shape)
 
 
-@computes_on_host
 def extend(prime: Prime, x: ElementData, blowup: int, order_in: Order) -> ElementData:
     """The values of polynomials at `blowup` times as many points as they have coefficients, in
     natural order. The coefficients along the last axis are in the order of `get_extension_order`.
@@ -110,14 +113,24 @@ def extend(prime: Prime, x: ElementData, blowup: int, order_in: Order) -> Elemen
     *leading, length = get_shape(prime, x)
     rows = (*leading, length * blowup)
     log_n = check_length(prime, rows)
-    if not isinstance(x, DeviceArray):
-        flat = x.reshape(-1, length, *prime.element_shape)
-        natural = flat[:, make_bit_reversal(length)] if order_in == "reversed" else flat
-        return transform(prime, natural.reshape(x.shape), TransformOptions(), rows[-1])
     if length == 1:  # all levels would be skipped, and no pass would be left
         return transform(prime, x, TransformOptions(), rows[-1])
+    return _extend(prime, x, log_n, order_in)
+
+
+@operation
+def _extend(prime: Prime, x: ElementData, log_n: int, order_in: Order) -> ElementData:
+    *_, length = get_shape(prime, x)
+    flat = np.asarray(x).reshape(-1, length, *prime.element_shape)
+    natural = flat[:, make_bit_reversal(length)] if order_in == "reversed" else flat
+    return transform(prime, natural.reshape(x.shape), TransformOptions(), 1 << log_n)
+
+
+@_extend.by_steps
+def _extend_by_steps(prime: Prime, x: DeviceArray, log_n: int, order_in: Order) -> DeviceArray:
     device: ArrayDevice = x.storage.device
-    y = device.empty((*rows, *prime.element_shape), x.dtype)
+    *leading, length = get_shape(prime, x)
+    y = device.empty((*leading, 1 << log_n, *prime.element_shape), x.dtype)
     passes = _get_passes(
         device,
         prime,
@@ -125,7 +138,7 @@ def extend(prime: Prime, x: ElementData, blowup: int, order_in: Order) -> Elemen
         inverse=False,
         decimation_in_time=order_in == "reversed",
         reverses=order_in == "natural",
-        log_repeats=blowup.bit_length() - 1,
+        log_repeats=log_n - (length.bit_length() - 1),
     )
     reverse = order_in == "natural"
     device.submit(list(_make_dispatches(passes, x, y, count_elements(prime, y), reverse=reverse)))
@@ -406,7 +419,8 @@ def _get_passes(
     return made.passes
 
 
-def _transform_on_device(
+@_transform.by_steps
+def _transform_by_steps(
     prime: Prime, x: DeviceArray, log_n: int, options: TransformOptions
 ) -> DeviceArray:
     device: ArrayDevice = x.storage.device

@@ -106,6 +106,7 @@ class VulkanRecording:
 class DeviceMemory:
     """The device arrays of a backend: an `ArrayDevice`. Safe from several threads."""
 
+    backend = "vulkan"
     runs_kernels = True
 
     def __init__(
