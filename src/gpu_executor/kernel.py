@@ -331,6 +331,11 @@ class Kernel(ByIdentity):
         """The number of storage buffers, including the scratch buffer and the status word."""
         return len(self.arguments) + self.hidden_buffers
 
+    @functools.cached_property
+    def has_hidden_buffers(self) -> bool:
+        """Whether it binds buffers behind its arguments, which the caller does not pass."""
+        return self.hidden_buffers > 0 or self.interface.uniform is not None
+
     @property
     def hidden_buffers(self) -> int:
         """The number of storage buffers behind the arguments: scratch buffer and status word."""

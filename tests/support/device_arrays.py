@@ -12,9 +12,9 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import Dispatch
+from gpu_executor.vulkan.descriptors import VALUES_PER_BINDING, DescriptorSet, SetLayout
 from gpu_executor.vulkan.device_memory import DeviceMemory
-from gpu_executor.vulkan.dispatch_cache import VALUES_PER_BINDING, SetLayout, TransientSet
-from gpu_executor.vulkan.slot_buffers import STATUS_BYTES
+from gpu_executor.vulkan.status_check import STATUS_BYTES
 from tests.support.jobs import ADD_U32
 
 WORD = np.dtype(np.uint32)
@@ -43,7 +43,7 @@ def limit_bindings(
     sets, binder = memory.stream._sets, memory._binder
     acquire = sets.acquire
 
-    def check_and_acquire(values: Sequence[int], layout: SetLayout) -> TransientSet:
+    def check_and_acquire(values: Sequence[int], layout: SetLayout) -> DescriptorSet:
         count = layout if isinstance(layout, int) else len(layout[0])
         for index in range(0, VALUES_PER_BINDING * count, VALUES_PER_BINDING):
             _, offset, bound = values[index : index + VALUES_PER_BINDING]

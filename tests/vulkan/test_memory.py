@@ -13,7 +13,7 @@ import gpu_executor as gx
 from gpu_executor.kernels import load
 from gpu_executor.primes import BLS12_381_FQ, words
 from gpu_executor.vulkan import binding
-from gpu_executor.vulkan.descriptors import BUFFERS_PER_POOL, DescriptorPools, DescriptorRange
+from gpu_executor.vulkan.descriptors import BUFFERS_PER_POOL, DescriptorPools
 from gpu_executor.vulkan.memory import (
     DEVICE_LOCAL,
     HOST_CACHED,
@@ -75,7 +75,7 @@ def test_the_error_without_a_memory_type_lists_the_types() -> None:
 @given(st.lists(st.one_of(st.integers(1, 40), st.integers(-30, -1)), max_size=60))
 def test_ranges_of_a_block_never_overlap_and_are_merged_when_freed(steps: list[int]) -> None:
     """A positive step allocates that many bytes; a negative step releases a range."""
-    block = Block(Purpose.UPLOAD, 200, None, None, 0, True, [(0, 200)])
+    block = Block(Purpose.UPLOAD, 200, None, binding.vk.ffi.NULL, 0, True, [(0, 200)])
     held: list[tuple[int, int]] = []
     for step in steps:
         if step < 0 and held:
@@ -201,16 +201,15 @@ def test_memory_that_is_not_coherent_is_invalidated(
 def test_a_full_descriptor_pool_gets_another(session: Session, sets: int, buffers: int) -> None:
     resources = session.resources
     pools = DescriptorPools(resources.device, sets=sets, buffers=buffers)
-    pipeline = resources.pipelines.acquire(ADD_U32, 64, 1)
     room = resources.memory.allocate(Purpose.UPLOAD, 256)
-    parts = [DescriptorRange(at, room.buffer, room.offset, 256) for at in range(3)]
-    made = [pools.allocate(pipeline, parts) for _ in range(5)]
+    values = [room.block.handle, room.offset, 256] * 3
+    made = [pools.allocate(3, values) for _ in range(5)]
     assert (pools.stats().pools, pools.stats().sets_used) == (3, 5)
-    assert len({int(binding.vk.ffi.cast("uintptr_t", one.handle)) for one in made}) == 5
+    assert len({int(binding.vk.ffi.cast("uintptr_t", one.handles[0])) for one in made}) == 5
     for one in made:
         pools.release(one)
     assert (pools.stats().pools, pools.stats().sets_used) == (3, 0)
-    again = [pools.allocate(pipeline, parts) for _ in range(6)]
+    again = [pools.allocate(3, values) for _ in range(6)]
     assert (pools.stats().pools, pools.stats().sets_used) == (3, 6)
     for one in again:
         pools.release(one)
@@ -220,13 +219,12 @@ def test_a_full_descriptor_pool_gets_another(session: Session, sets: int, buffer
 def test_descriptor_pools_hold_500_sets_and_2000_buffers(session: Session) -> None:
     resources = session.resources
     pools = DescriptorPools(resources.device)
-    pipeline = resources.pipelines.acquire(ADD_U32, 64, 1)
     room = resources.memory.allocate(Purpose.UPLOAD, 256)
-    parts = [DescriptorRange(at, room.buffer, room.offset, 256) for at in range(3)]
+    values = [room.block.handle, room.offset, 256] * 3
     for _ in range(500):
-        pools.allocate(pipeline, parts)
+        pools.allocate(3, values)
     assert pools.stats().pools == 1
-    pools.allocate(pipeline, parts)
+    pools.allocate(3, values)
     assert (pools.stats().pools, pools.stats().sets_used) == (2, 501)
     pools.close()
     assert BUFFERS_PER_POOL == 2000

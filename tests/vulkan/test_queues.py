@@ -20,7 +20,8 @@ from gpu_executor.vulkan.device import MAX_PARALLEL_QUEUES, QueueAddress, choose
 from gpu_executor.vulkan.memory import Purpose
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.session import Session
-from gpu_executor.vulkan.slot import Slot, SlotLayout
+from gpu_executor.vulkan.slot import Slot
+from gpu_executor.vulkan.slot_buffers import SlotLayout
 from gpu_executor.vulkan.timeline import Submission, Timeline
 from tests.conftest import OpenGpu
 from tests.support.jobs import ADD_U32, FQ_ADD, TOO_LARGE, check_sums, field_jobs, watch, word_jobs

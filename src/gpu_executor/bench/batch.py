@@ -29,7 +29,8 @@ from gpu_executor.telemetry.spans import Span
 from gpu_executor.vulkan.mapped_arrays import offset_to_piece
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 from gpu_executor.vulkan.session import Session
-from gpu_executor.vulkan.slot import Slot, SlotLayout
+from gpu_executor.vulkan.slot import Slot
+from gpu_executor.vulkan.slot_buffers import SlotLayout
 
 SIZES = (1 << 14, 1 << 16, 1 << 18, 1 << 20)
 JOBS = (2, 3, 4, 8, 16)

@@ -17,13 +17,13 @@ from gpu_executor.kernel import ElementType, Kernel
 from gpu_executor.parameters import NO_VALUES
 from gpu_executor.plan.plan import choose_work_groups
 from gpu_executor.primes import Prime
-from gpu_executor.vulkan.commands import CommandPool, Copy, Fill, Recorder
-from gpu_executor.vulkan.descriptors import DescriptorRange
+from gpu_executor.vulkan.binding import Handle, get_integer, vk
+from gpu_executor.vulkan.commands import COPIES, KERNELS, CommandPool, Copy, Fill, Recorder
 from gpu_executor.vulkan.memory import Allocation, Purpose, mapped_view
 from gpu_executor.vulkan.profile import Timestamps
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.session import Session
-from gpu_executor.vulkan.slot_buffers import STATUS_CLEAR
+from gpu_executor.vulkan.status_check import STATUS_CLEAR
 
 _BYTES = ElementType(np.dtype(np.uint8))
 UPLOADED = 4_096
@@ -53,19 +53,15 @@ def time_kernel(
             _fill(stack, resources, array, prime, count, seed)
         pipeline = resources.pipelines.acquire(kernel, work_group, per_invocation)
         stack.callback(resources.pipelines.release, pipeline)
-        ranges = [
-            DescriptorRange(binding, array.buffer, array.offset, nbytes)
-            for binding, array in enumerate(arrays)
-        ]
-        ranges.append(DescriptorRange(len(arrays), word.buffer, word.offset, 4))
-        descriptors = resources.descriptors.allocate(pipeline, ranges)
-        stack.callback(resources.descriptors.release, descriptors)
-        push = kernel.compose_push(count, b"", NO_VALUES)
+        ranges = [(array.block.handle, array.offset, nbytes) for array in arrays]
+        ranges.append((word.block.handle, word.offset, 4))
+        sets = _allocate_set(stack, resources, ranges)
+        push = vk.ffi.from_buffer(kernel.compose_push(count, b"", NO_VALUES))
         grid = -(-count // (work_group * per_invocation)), 1, 1
         (seconds,) = _time_recordings(
             stack,
             resources,
-            [lambda recorder: recorder.dispatch(pipeline, descriptors, push, grid)],
+            [lambda recorder: recorder.dispatch(pipeline, sets, push, grid)],
             repeats,
         )
         if status[0] != STATUS_CLEAR:
@@ -94,28 +90,29 @@ def _prepare_call(
     resources, signature = session.resources, check(kernel, arrays)
     found = [session.device_memory.find_range(array) for array in arrays]
     ranges = [
-        DescriptorRange(binding, each.buffer, each.offset, array.nbytes)
-        for binding, (each, array) in enumerate(zip(found, arrays, strict=True))
+        (get_integer(each.buffer), each.offset, array.nbytes)
+        for each, array in zip(found, arrays, strict=True)
     ]
     sizes = [operand.nbytes for operand in signature.outputs]
     sizes += [max(signature.scratch_bytes, 4)] if kernel.scratch is not None else []
     for nbytes in sizes:
         made = _allocate(stack, resources, Purpose.DEVICE, nbytes)
-        ranges.append(DescriptorRange(len(ranges), made.buffer, made.offset, nbytes))
-    scratch = Fill(ranges[-1].buffer, ranges[-1].offset, signature.scratch_bytes, b"\0")
+        ranges.append((made.block.handle, made.offset, nbytes))
+    scratch = Fill(made.buffer, made.offset, signature.scratch_bytes, b"\0")
     size, per_invocation = choose_work_groups(kernel, signature.count, session.info, [])
     grid = signature.grid or (-(-signature.count // (size * per_invocation)), 1, 1)
     pipeline = resources.pipelines.acquire(kernel, size, per_invocation)
     stack.callback(resources.pipelines.release, pipeline)
-    descriptors = resources.descriptors.allocate(pipeline, ranges)
-    stack.callback(resources.descriptors.release, descriptors)
-    push = kernel.compose_push(signature.count, signature.shape_words, NO_VALUES)
+    sets = _allocate_set(stack, resources, ranges)
+    push = vk.ffi.from_buffer(
+        kernel.compose_push(signature.count, signature.shape_words, NO_VALUES)
+    )
 
     def record(recorder: Recorder) -> None:
         if signature.scratch_bytes:
             recorder.fill(scratch)
-            recorder.barrier_copies_to_kernel()
-        recorder.dispatch(pipeline, descriptors, push, grid)
+            recorder.barrier(COPIES, KERNELS)
+        recorder.dispatch(pipeline, sets, push, grid)
 
     return record
 
@@ -153,6 +150,16 @@ def _time_recordings(
     return [Sampled.median(taken[index :: len(records)]) for index in range(len(records))]
 
 
+def _allocate_set(
+    stack: contextlib.ExitStack, resources: Resources, ranges: Sequence[tuple[int, int, int]]
+) -> Handle:
+    """Allocate a descriptor set that binds buffers at 0, 1, ...: handles, offsets and lengths."""
+    values = list(itertools.chain.from_iterable(ranges))
+    made = resources.descriptors.allocate(len(ranges), values)
+    stack.callback(resources.descriptors.release, made)
+    return made.handles
+
+
 def _allocate(
     stack: contextlib.ExitStack, resources: Resources, purpose: Purpose, nbytes: int
 ) -> Allocation:
@@ -188,7 +195,7 @@ def _fill(
     ]
     with _record(stack, resources) as (recorder, submit):
         recorder.copy(copies)
-        recorder.barrier_copies_to_kernel()
+        recorder.barrier(COPIES, KERNELS)
     submit()
 
 

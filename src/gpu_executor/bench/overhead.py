@@ -95,12 +95,12 @@ def measure_medium_call(settings: Settings) -> Overhead:
     with _open_session(settings) as session, _open_slot(session, MEDIUM) as (call, prepared, slot):
 
         def fill() -> None:
-            for piece, groups in prepared.steps:
+            for piece, groups in prepared.pieces:
                 slot.prepare(call, piece, groups)
                 slot.fill(call)
 
         def execute() -> None:
-            for piece, groups in prepared.steps:
+            for piece, groups in prepared.pieces:
                 slot.prepare(call, piece, groups)
                 slot.submit()
                 slot.wait()
@@ -108,7 +108,7 @@ def measure_medium_call(settings: Settings) -> Overhead:
         def drain() -> None:
             # Drain into new memory, as a call does: its pages are touched for the first time.
             call.outputs[0] = np.empty_like(call.outputs[0])
-            for piece, groups in prepared.steps:
+            for piece, groups in prepared.pieces:
                 slot.prepare(call, piece, groups)
                 slot.drain(call)
 
@@ -234,7 +234,7 @@ def _prepare_bare_submission(
     """Prepare a submission of the slot's commands by two calls of the binding, with structures made
     beforehand.
     """
-    piece, groups = prepared.steps[0]
+    piece, groups = prepared.pieces[0]
     _, recorded = slot.find_recording(piece.count, groups).submissions[0]
     device = session.resources.device
     address = device.queues.compute

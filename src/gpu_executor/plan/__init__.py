@@ -2,7 +2,7 @@
 
 from gpu_executor.plan.bounds import check_grid, round_up_to_class
 from gpu_executor.plan.forecast import MAX_SLOTS, DataPath, QueueUse
-from gpu_executor.plan.plan import Piece, Plan, make_plan, plan_on_device, shrink_plan
+from gpu_executor.plan.plan import Piece, Plan, make_plan, plan_on_device, shrink_plan, split_range
 from gpu_executor.plan.request import Request, RunOptions
 
 __all__ = [
@@ -18,4 +18,5 @@ __all__ = [
     "plan_on_device",
     "round_up_to_class",
     "shrink_plan",
+    "split_range",
 ]

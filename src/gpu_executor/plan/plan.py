@@ -126,10 +126,16 @@ CHUNK_MULTIPLE = 256
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A range of consecutive elements that passes through one slot at a time."""
+    """A range of consecutive elements that one dispatch covers."""
 
     start: int
     count: int
+
+
+def split_range(count: int, length: int) -> Iterator[Piece]:
+    """Yield pieces of `length` elements, of which the last may be shorter, in order."""
+    for start in range(0, count, length):
+        yield Piece(start, min(length, count - start))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +158,7 @@ class Plan:
 
     def pieces(self) -> Iterator[Piece]:
         """Yield the pieces in order."""
-        for start in range(0, self.count, self.chunk):
-            yield Piece(start, min(self.chunk, self.count - start))
+        return split_range(self.count, self.chunk)
 
     def groups(self, count: int) -> int:
         """Return the number of work-groups for `count` elements."""

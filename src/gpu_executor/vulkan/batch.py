@@ -14,7 +14,7 @@ from gpu_executor.overlaps import JobsInFlight
 from gpu_executor.plan import MAX_SLOTS, Plan, RunOptions
 from gpu_executor.streams import StreamJob, check_not_running, iterate_jobs
 from gpu_executor.vulkan.session import Session
-from gpu_executor.vulkan.slot import SlotLayout
+from gpu_executor.vulkan.slot_buffers import SlotLayout
 
 Job = Sequence[Any]
 """The arrays of one call."""

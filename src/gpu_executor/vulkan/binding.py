@@ -140,6 +140,11 @@ def allocate_out(kind: str) -> Handle:
     return vk.ffi.new(f"{kind} *")
 
 
+def get_integer(handle: Handle) -> int:
+    """Return a handle as an integer, as descriptor updates by a template take it."""
+    return int(vk.ffi.cast("uintptr_t", handle))
+
+
 def enumerate_with(call: Callable[..., Any], kind: str, *arguments: Any) -> list[Handle]:
     """Call a vkEnumerate or vkGet function twice: once for the count, once for the items."""
     count = allocate_out("uint32_t")

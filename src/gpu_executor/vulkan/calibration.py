@@ -21,15 +21,16 @@ from gpu_executor.kernel import ElementType
 from gpu_executor.kernels import load
 from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.plan import DataPath, Plan, QueueUse
-from gpu_executor.vulkan.commands import CommandPool, Copy, Recorder
+from gpu_executor.vulkan.commands import COPIES, HOST, CommandPool, Copy, Recorder
 from gpu_executor.vulkan.copy_threads import CopyThreads
 from gpu_executor.vulkan.device_memory import DeviceMemory
 from gpu_executor.vulkan.mapped_arrays import BufferRanges, MappedArrays
 from gpu_executor.vulkan.memory import Allocation, Purpose, find_input_purpose, mapped_view
-from gpu_executor.vulkan.prepared_call import make_steps
 from gpu_executor.vulkan.resources import Resources
-from gpu_executor.vulkan.ring import Ring, Step, run_in_slot
-from gpu_executor.vulkan.slot import Slot, SlotLayout
+from gpu_executor.vulkan.ring import Ring, run_in_slot
+from gpu_executor.vulkan.slot import Slot
+from gpu_executor.vulkan.slot_buffers import SlotLayout
+from gpu_executor.vulkan.splitter import PieceGrid, split_call
 from gpu_executor.vulkan.timeline import Submission, Timeline
 
 IN_FLIGHT = 4
@@ -56,7 +57,7 @@ def open_probe(
             commands = pool.allocate()
             with Recorder(commands) as recorder:
                 recorder.copy(copies)
-                recorder.barrier_copies_to_host()
+                recorder.barrier(COPIES, HOST)
             submissions.append(timeline.prepare(commands))
         yield BandwidthProbe(timeline, submissions)
     finally:
@@ -268,12 +269,12 @@ def _fit_line(seconds: Callable[[int], float]) -> tuple[float, float]:
 
 
 def _run_ring(
-    slots: list[Slot], copy_threads: CopyThreads, calls: Sequence[Call], steps: Sequence[Step]
+    slots: list[Slot], copy_threads: CopyThreads, calls: Sequence[Call], pieces: Sequence[PieceGrid]
 ) -> None:
     ring = Ring(slots, copy_threads)
     try:
         for call in calls:
-            deque(ring.feed(call, steps), maxlen=0)
+            deque(ring.feed(call, pieces), maxlen=0)
         deque(ring.flush(), maxlen=0)
     except BaseException:
         ring.abandon()
@@ -321,9 +322,9 @@ class _AdditionBenchmark:
     def time_call(self, path: DataPath, buffer_ranges: BufferRanges, count: int) -> float:
         """Return the seconds of one call."""
         plan, call = self._make_plan(path, "one", count), self._make_call(buffer_ranges, count)
-        steps = make_steps(plan, call.signature)
+        pieces = split_call(plan, call.signature, self._resources.device.info)
         with contextlib.closing(self._make_slot(plan, call)) as slot:
-            return _time_fastest(lambda: run_in_slot(slot, call, steps))
+            return _time_fastest(lambda: run_in_slot(slot, call, pieces))
 
     def time_piece(self, path: DataPath, queues: QueueUse) -> float:
         """Return the seconds per piece of several small pieces that overlap."""
@@ -333,13 +334,14 @@ class _AdditionBenchmark:
 
     def _time_ring(self, plan: Plan, calls: Sequence[Call], depth: int) -> float:
         """Return the seconds of all the calls in a ring of `depth` slots."""
-        steps, copy_threads = make_steps(plan, calls[0].signature), self._resources.copy_threads
+        copy_threads, info = self._resources.copy_threads, self._resources.device.info
+        pieces = split_call(plan, calls[0].signature, info)
         with contextlib.ExitStack() as stack:
             slots = [
                 stack.enter_context(contextlib.closing(self._make_slot(plan, calls[0])))
                 for _ in range(depth)
             ]
-            return _time_median(lambda: _run_ring(slots, copy_threads, calls, steps))
+            return _time_median(lambda: _run_ring(slots, copy_threads, calls, pieces))
 
     def measure_host_pieces(self) -> tuple[float, float]:
         """Return the fixed seconds and bytes per second of pieces that the copy threads fill."""

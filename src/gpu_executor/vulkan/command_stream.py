@@ -1,8 +1,8 @@
 """`CommandStream`: dispatches and copies on device arrays, submitted in order and not waited for.
 
-Everything goes to one queue. Inside a submission a step waits behind a barrier if it touches what
-an earlier step wrote, or writes what an earlier step read; other steps may overlap. Each
-submission ends with a barrier, so that whatever comes to the queue later sees its results.
+Everything goes to one queue. Inside a submission steps that do not depend on each other may overlap
+(`bound_steps.py`). Each submission ends with a barrier, so that whatever comes to the queue later
+sees its results.
 
 Recorded commands are cached by what they do and by the buffer ranges that they bind. A program that
 repeats an operation gets the same ranges again and again, because the pool hands out released
@@ -18,27 +18,29 @@ writes, is kept alive until then.
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import field
-from typing import Any, NamedTuple
+from typing import Any
 
 from gpu_executor.dispatch import Dispatch
 from gpu_executor.errors import ClosedError, DeviceLostError, GpuError, OutOfMemoryError
 from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.lru import LruCache
 from gpu_executor.vulkan.binding import Handle, vk
-from gpu_executor.vulkan.commands import CommandPool, Copy, Fill, Recorder
-from gpu_executor.vulkan.device_storage import VulkanStorage
-from gpu_executor.vulkan.dispatch_cache import (
-    VALUES_PER_BINDING,
+from gpu_executor.vulkan.bound_steps import (
+    BoundStep,
     CallDispatch,
-    DispatchCache,
-    PreparedDispatch,
-    TransientSet,
-    TransientSets,
+    ResolvedDispatch,
+    Write,
+    record_steps,
 )
+from gpu_executor.vulkan.commands import COPIES, HOST, KERNELS, CommandPool, Copy, Recorder
+from gpu_executor.vulkan.descriptors import VALUES_PER_BINDING, DescriptorSet
+from gpu_executor.vulkan.device_storage import VulkanStorage
+from gpu_executor.vulkan.dispatch_cache import DispatchCache, PreparedDispatch, TransientSets
 from gpu_executor.vulkan.memory import Allocation, Owner, Purpose
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.status_check import StatusCheck
@@ -50,51 +52,10 @@ MAX_CACHED_COMMANDS = 128
 """Cached command buffers. More exist only while more are in flight."""
 
 
-class Write(NamedTuple):
-    """A few bytes that become part of the commands (`Recorder.write`)."""
-
-    buffer: Handle
-    offset: int
-    data: bytes
+StreamStep = BoundStep[VulkanStorage]
 
 
-class BoundStep(NamedTuple):
-    """A dispatch, a copy, a fill or a write, with the memory that it uses."""
-
-    work: Dispatch | CallDispatch | Copy | Fill | Write
-    storages: Sequence[VulkanStorage]
-    """The storages of its arrays."""
-    inputs: int
-    """The number of storages that it only reads: the first ones. It writes the others."""
-    bindings: Sequence[int] = ()
-    """What a dispatch binds, as `TransientSets.acquire` takes it."""
-    check: StatusCheck | None = None
-    """The status word of a checked kernel."""
-    staging: object = None
-    """Memory that the host may not write before the device has completed the step."""
-
-
-class _Accesses:
-    """The storages that steps have read and written since a barrier."""
-
-    def __init__(self) -> None:
-        self._read: set[object] = set()
-        self._written: set[object] = set()
-
-    def add(self, step: BoundStep) -> None:
-        """Note the storages of a step."""
-        self._read.update(step.storages[: step.inputs])
-        self._written.update(step.storages[step.inputs :])
-
-    def conflict_with(self, step: BoundStep) -> bool:
-        """Whether a step touches what was written, or writes what was read."""
-        return not (
-            self._written.isdisjoint(step.storages)
-            and self._read.isdisjoint(step.storages[step.inputs :])
-        )
-
-
-def _get_name(steps: Sequence[BoundStep]) -> str:
+def _get_name(steps: Sequence[StreamStep]) -> str:
     work = steps[0].work if steps else None
     return work.kernel.name if isinstance(work, Dispatch | CallDispatch) else "a copy"
 
@@ -108,7 +69,7 @@ class RecordedCommands:
     value: int = 0
     """The timeline value of its latest submission; 0 before the first."""
     dispatches: list[PreparedDispatch] = field(default_factory=list)
-    sets: list[TransientSet] = field(default_factory=list)
+    sets: list[DescriptorSet] = field(default_factory=list)
     barriers: int = 0
 
 
@@ -167,7 +128,7 @@ class CommandStream:
         self.recordings = 0
         """Submissions whose commands were not cached."""
 
-    def submit(self, steps: Sequence[BoundStep]) -> None:
+    def submit(self, steps: Sequence[StreamStep]) -> None:
         """Run steps in order, after everything submitted before; returns at once."""
         with self._lock:
             self._check_open()
@@ -191,7 +152,7 @@ class CommandStream:
             finally:  # the device may have an interrupted submission
                 value = recorded.value
                 for step in steps:
-                    for storage in step.storages:
+                    for storage in step.memory:
                         storage.last_use = max(storage.last_use, value)
 
     def copy(self, copy: Copy, target: VulkanStorage, staging: object) -> None:
@@ -202,12 +163,12 @@ class CommandStream:
         """Write a few bytes to a buffer (`Recorder.write`), after everything submitted before."""
         self.submit([BoundStep(Write(buffer, offset, data), (target,), 0)])
 
-    def record(self, steps: Sequence[BoundStep]) -> RecordedGraph:
+    def record(self, steps: Sequence[StreamStep]) -> RecordedGraph:
         """Record steps without running them; `replay` runs them any number of times."""
         with self._lock:
             self._check_open()
             recorded = self._record_anew(steps)
-            kept = [storage for step in steps for storage in step.storages]
+            kept = [storage for step in steps for storage in step.memory]
             checks = [step.check for step in steps if step.check is not None]
             return RecordedGraph(recorded, kept, checks)
 
@@ -431,7 +392,7 @@ class CommandStream:
 
     # --- recorded commands ---
 
-    def _make_key(self, steps: Sequence[BoundStep]) -> Hashable:
+    def _make_key(self, steps: Sequence[StreamStep]) -> Hashable:
         """What distinguishes the commands of steps; None for those that are not cached."""
         key: list[Hashable] = []
         for step in steps:
@@ -447,14 +408,15 @@ class CommandStream:
                 key.append(step.inputs)
         return tuple(key)
 
-    def _record_anew(self, steps: Sequence[BoundStep]) -> RecordedCommands:
+    def _record_anew(self, steps: Sequence[StreamStep]) -> RecordedCommands:
         recorded = self._acquire_commands()
         try:
             with Recorder(recorded.commands, simultaneous_use=True) as recorder:
-                self._record(recorder, steps, recorded)
+                resolve = functools.partial(self._resolve, recorded)
+                recorded.barriers = record_steps(recorder, steps, resolve)
                 recorder.barrier_all()
                 if any(step.check is not None for step in steps):
-                    recorder.barrier_all_to_host()
+                    recorder.barrier(COPIES | KERNELS, HOST)
         except BaseException:
             self._release_references(recorded)
             self._unused.appendleft(recorded)
@@ -511,50 +473,17 @@ class CommandStream:
         self._sets.release(recorded.sets)
         recorded.barriers = 0
 
-    def _record(
-        self, recorder: Recorder, steps: Sequence[BoundStep], into: RecordedCommands
-    ) -> None:
-        recent, unseen = _Accesses(), _Accesses()
-        copied = False
-        for step in steps:
-            if len(steps) > 1:
-                copies = isinstance(step.work, Copy | Fill | Write)
-                # A barrier between dispatches does not let a later copy see what was written.
-                if (unseen if copies else recent).conflict_with(step):
-                    if copied or copies:
-                        recorder.barrier_all()
-                        unseen = _Accesses()
-                    else:
-                        recorder.barrier_kernels()
-                    into.barriers += 1
-                    recent, copied = _Accesses(), False
-                recent.add(step)
-                unseen.add(step)
-                copied |= copies
-            work = step.work
-            if isinstance(work, Copy):
-                recorder.copy([work])
-            elif isinstance(work, Fill):
-                recorder.fill(work)
-            elif isinstance(work, Write):
-                recorder.write(*work)
-            else:
-                self._record_dispatch(recorder, work, step.bindings, into)
-
-    def _record_dispatch(
-        self,
-        recorder: Recorder,
-        dispatch: Dispatch | CallDispatch,
-        bindings: Sequence[int],
-        into: RecordedCommands,
-    ) -> None:
+    def _resolve(
+        self, into: RecordedCommands, dispatch: Dispatch | CallDispatch, bindings: Sequence[int]
+    ) -> ResolvedDispatch:
         prepared = self._dispatches.acquire(dispatch)
         into.dispatches.append(prepared)
         if isinstance(dispatch, CallDispatch):
-            bound = self._sets.acquire(bindings, dispatch.set_layout)
-            push, grid = vk.ffi.from_buffer(dispatch.push), dispatch.grid
+            layout, grid = dispatch.set_layout, dispatch.grid
+            push = vk.ffi.from_buffer(dispatch.push)
         else:
-            bound = self._sets.acquire(bindings, len(bindings) // VALUES_PER_BINDING)
-            push, grid = prepared.push, prepared.grid
+            layout, grid = len(bindings) // VALUES_PER_BINDING, prepared.grid
+            push = prepared.push
+        bound = self._sets.acquire(bindings, layout)
         into.sets.append(bound)
-        recorder.dispatch_prepared(prepared.pipeline, bound.handles, push, grid)
+        return ResolvedDispatch(prepared.pipeline, bound.handles, push, grid)

@@ -13,13 +13,14 @@ from gpu_executor.errors import GpuError
 from gpu_executor.kernel import Grid
 from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.vulkan.binding import Arena, Handle, vk
-from gpu_executor.vulkan.descriptors import DescriptorSet
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.pipeline import Pipeline
 from gpu_executor.vulkan.profile import Timestamps
 
 MAX_UPDATE_BYTES = 65_536
 """The limit of vkCmdUpdateBuffer, which takes multiples of four bytes (Vulkan 1.3, 19.5)."""
+COPIES, KERNELS, HOST = 1, 2, 4
+"""What `Recorder.barrier` orders: copies, fills and writes; dispatches; accesses of the host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,20 +134,14 @@ class Recorder:
             part = (fill.pattern * repeats)[start : min(start + MAX_UPDATE_BYTES, written)]
             self.write(buffer, fill.offset + start, part)
         while written < fill.nbytes:
-            self.barrier_copies()
+            self.barrier(COPIES, COPIES)
             nbytes = min(written, fill.nbytes - written)
             self.copy([Copy(buffer, fill.offset, buffer, fill.offset + written, nbytes)])
             written += nbytes
 
-    def dispatch(
-        self, pipeline: Pipeline, descriptors: DescriptorSet, push: bytes, grid: Grid
-    ) -> None:
-        """Bind the pipeline, a descriptor set and push constants, and dispatch the work-groups."""
-        sets = vk.ffi.new("VkDescriptorSet[]", [descriptors.handle])
-        self.dispatch_prepared(pipeline, sets, vk.ffi.from_buffer(push), grid)
-
-    def dispatch_prepared(self, pipeline: Pipeline, sets: Handle, push: Handle, grid: Grid) -> None:
-        """Like `dispatch`, with a C array of one descriptor set and push constants in C memory."""
+    def dispatch(self, pipeline: Pipeline, sets: Handle, push: Handle, grid: Grid) -> None:
+        """Bind the pipeline, a C array of one descriptor set and push constants in C memory, and
+        dispatch the work-groups."""
         commands, layout, null = self._commands, pipeline.layout, vk.ffi.NULL
         compute = vk.VK_PIPELINE_BIND_POINT_COMPUTE
         vk.vkCmdBindPipeline(commands, compute, pipeline.handle)
@@ -179,56 +174,16 @@ class Recorder:
         stage = vk.VK_PIPELINE_STAGE_ALL_COMMANDS_BIT
         self._record_barrier(stage, access, stage, access)
 
-    def barrier_kernels(self) -> None:
-        """Later dispatches see what earlier dispatches wrote."""
-        stage = vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT
-        access = vk.VK_ACCESS_SHADER_READ_BIT | vk.VK_ACCESS_SHADER_WRITE_BIT
-        self._record_barrier(stage, vk.VK_ACCESS_SHADER_WRITE_BIT, stage, access)
+    def barrier(self, before: int, after: int) -> None:
+        """Later commands of the kinds `after` wait for earlier ones of the kinds `before`, and see
+        what they wrote. The queue must support these kinds; a transfer queue has only COPIES.
 
-    def barrier_copies(self) -> None:
-        """Later copies and fills see what earlier ones wrote."""
-        stage = vk.VK_PIPELINE_STAGE_TRANSFER_BIT
-        access = vk.VK_ACCESS_TRANSFER_READ_BIT | vk.VK_ACCESS_TRANSFER_WRITE_BIT
-        self._record_barrier(stage, vk.VK_ACCESS_TRANSFER_WRITE_BIT, stage, access)
-
-    def barrier_copies_to_kernel(self) -> None:
-        """Later dispatches see, and may overwrite, what earlier copies and fills wrote."""
-        self._record_barrier(
-            vk.VK_PIPELINE_STAGE_TRANSFER_BIT,
-            vk.VK_ACCESS_TRANSFER_WRITE_BIT,
-            vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
-            vk.VK_ACCESS_SHADER_READ_BIT | vk.VK_ACCESS_SHADER_WRITE_BIT,
-        )
-
-    def barrier_kernel_to_copies(self) -> None:
-        """Later copies see what earlier dispatches wrote."""
-        self._record_barrier(
-            vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
-            vk.VK_ACCESS_SHADER_WRITE_BIT,
-            vk.VK_PIPELINE_STAGE_TRANSFER_BIT,
-            vk.VK_ACCESS_TRANSFER_READ_BIT,
-        )
-
-    def barrier_copies_to_host(self) -> None:
-        """The host sees what copies wrote. For transfer queues, which have no compute stage."""
-        self._record_barrier(
-            vk.VK_PIPELINE_STAGE_TRANSFER_BIT,
-            vk.VK_ACCESS_TRANSFER_WRITE_BIT,
-            vk.VK_PIPELINE_STAGE_HOST_BIT,
-            vk.VK_ACCESS_HOST_READ_BIT,
-        )
-
-    def barrier_all_to_host(self) -> None:
-        """The host sees what dispatches and copies wrote.
-
-        Signalling a semaphore does not ensure that.
+        Signalling a semaphore does not let the host see what the device wrote; a barrier to HOST
+        does.
         """
-        self._record_barrier(
-            vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | vk.VK_PIPELINE_STAGE_TRANSFER_BIT,
-            vk.VK_ACCESS_SHADER_WRITE_BIT | vk.VK_ACCESS_TRANSFER_WRITE_BIT,
-            vk.VK_PIPELINE_STAGE_HOST_BIT,
-            vk.VK_ACCESS_HOST_READ_BIT,
-        )
+        stages, _, writes = _find_scope(before)
+        after_stages, reads, after_writes = _find_scope(after)
+        self._record_barrier(stages, writes, after_stages, reads | after_writes)
 
     def _record_barrier(self, before: int, wrote: int, after: int, reads: int) -> None:
         null, barrier = vk.ffi.NULL, _make_memory_barrier(wrote, reads)
@@ -241,6 +196,31 @@ def _find_fill_word(pattern: bytes) -> int | None:
     repeats = math.lcm(len(pattern), 4)
     same = pattern * (repeats // len(pattern)) == unit * (repeats // 4)
     return int.from_bytes(unit, sys.byteorder) if same else None
+
+
+@functools.cache
+def _find_scope(kinds: int) -> tuple[int, int, int]:
+    """Return the pipeline stages of kinds of commands, and how they read and write memory."""
+    scopes = {
+        COPIES: (
+            vk.VK_PIPELINE_STAGE_TRANSFER_BIT,
+            vk.VK_ACCESS_TRANSFER_READ_BIT,
+            vk.VK_ACCESS_TRANSFER_WRITE_BIT,
+        ),
+        KERNELS: (
+            vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
+            # A uniform buffer may hold the parameters.
+            vk.VK_ACCESS_SHADER_READ_BIT | vk.VK_ACCESS_UNIFORM_READ_BIT,
+            vk.VK_ACCESS_SHADER_WRITE_BIT,
+        ),
+        # The host writes only when the device is done, so it waits for nothing.
+        HOST: (vk.VK_PIPELINE_STAGE_HOST_BIT, vk.VK_ACCESS_HOST_READ_BIT, 0),
+    }
+    stages = reads = writes = 0
+    for kind, (stage, read, write) in scopes.items():
+        if kinds & kind:
+            stages, reads, writes = stages | stage, reads | read, writes | write
+    return stages, reads, writes
 
 
 # Vulkan only reads these structures during a call, so each is made once and shared.

@@ -1,16 +1,28 @@
-"""Descriptor sets from pools of 500; a set is freed on its own, a full pool gets another pool."""
+"""Descriptor sets from pools of 500; a set is freed on its own, a full pool gets another pool.
+
+An update template (Vulkan 1.3, 14.2.6) writes a set from packed integers in one call.
+"""
 
 from __future__ import annotations
 
+import struct
 import threading
+from collections.abc import Sequence
 
 from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.device import Device
-from gpu_executor.vulkan.pipeline import Pipeline, get_descriptor_type
+from gpu_executor.vulkan.pipeline import get_descriptor_type, make_set_layout
 
 SETS_PER_POOL = 500
 BUFFERS_PER_POOL = 2_000
+VALUES_PER_BINDING = 3
+"""A buffer's handle, an offset and a length: the fields of VkDescriptorBufferInfo."""
+MIN_BINDING_BYTES = 4
+"""Bytes that are bound for an array without elements: Vulkan has no empty bindings."""
+SetLayout = int | tuple[tuple[int, ...], tuple[int, ...]]
+"""The storage buffers of a descriptor set: their number if they are bindings 0, 1, ..., else their
+bindings and those of uniform buffers behind them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -21,24 +33,24 @@ class _Pool:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DescriptorSet:
-    """A descriptor set that binds buffer ranges for one pipeline layout."""
+class _LayoutHandles:
+    """What sets of one layout are made and written with."""
 
-    handle: Handle
-    pool: _Pool
+    layout: Handle
+    template: Handle
+    packer: struct.Struct
     bindings: int
 
 
-@dataclass(frozen=True, slots=True)
-class DescriptorRange:
-    """The buffer range of one binding."""
+@dataclass(frozen=True, slots=True, eq=False)
+class DescriptorSet:
+    """A descriptor set of one layout."""
 
-    binding: int
-    buffer: Handle
-    offset: int
-    nbytes: int
-    uniform: bool = False
-    """Whether the binding is a uniform buffer; otherwise it is a storage buffer."""
+    handles: Handle
+    """A C array of its handle, as Vulkan's functions take it."""
+    layout: SetLayout
+    made_with: _LayoutHandles
+    pool: _Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,39 +74,55 @@ class DescriptorPools:
         self._device = device
         self._sets, self._buffers = sets, buffers
         self._pools: list[_Pool] = []
+        self._layouts: dict[SetLayout, _LayoutHandles] = {}
         self._used = 0
         self._lock = threading.Lock()
 
-    def allocate(self, pipeline: Pipeline, ranges: list[DescriptorRange]) -> DescriptorSet:
-        """Allocate a set for a pipeline and write its bindings."""
-        made = self.take(pipeline.set_layout, len(ranges))
-        self._write(made.handle, ranges)
+    def allocate(self, layout: SetLayout, values: Sequence[int]) -> DescriptorSet:
+        """Allocate a set and write its bindings: VALUES_PER_BINDING integers each."""
+        made = self.take(layout)
+        self.write(made, values)
         return made
 
-    def take(self, set_layout: Handle, bindings: int) -> DescriptorSet:
+    def take(self, layout: SetLayout) -> DescriptorSet:
         """Allocate a set of that layout without writing its bindings."""
         with self._lock:
-            pool = self._find_pool(bindings)
-            handle = self._allocate(pool, set_layout)
+            made_with = self._layouts.get(layout)
+            if made_with is None:
+                made_with = self._layouts[layout] = _make_layout(self._device, layout)
+            pool = self._find_pool(made_with.bindings)
+            handles = self._allocate(pool, made_with.layout)
             pool.sets_left -= 1
-            pool.buffers_left -= bindings
+            pool.buffers_left -= made_with.bindings
             self._used += 1
-        return DescriptorSet(handle, pool, bindings)
+        return DescriptorSet(handles, layout, made_with, pool)
+
+    def write(self, descriptor_set: DescriptorSet, values: Sequence[int]) -> None:
+        """Write the bindings of a set that no commands in flight use."""
+        made_with = descriptor_set.made_with
+        data = vk.ffi.from_buffer(made_with.packer.pack(*values))
+        vk.vkUpdateDescriptorSetWithTemplate(
+            self._device.handle, descriptor_set.handles[0], made_with.template, data
+        )
 
     def release(self, descriptor_set: DescriptorSet) -> None:
         with self._lock:
-            handles = vk.ffi.new("VkDescriptorSet[]", [descriptor_set.handle])
-            pool = descriptor_set.pool
-            vk.vkFreeDescriptorSets(self._device.handle, pool.handle, 1, handles)
+            pool, device = descriptor_set.pool, self._device.handle
+            vk.vkFreeDescriptorSets(device, pool.handle, 1, descriptor_set.handles)
             pool.sets_left += 1
-            pool.buffers_left += descriptor_set.bindings
+            pool.buffers_left += descriptor_set.made_with.bindings
             self._used -= 1
 
     def close(self) -> None:
+        device, null = self._device.handle, vk.ffi.NULL
         with self._lock:
             for pool in self._pools:
-                vk.vkDestroyDescriptorPool(self._device.handle, pool.handle, vk.ffi.NULL)
+                vk.vkDestroyDescriptorPool(device, pool.handle, null)
             self._pools.clear()
+            for each in self._layouts.values():
+                vk.vkDestroyDescriptorUpdateTemplate(device, each.template, null)
+                vk.vkDestroyDescriptorSetLayout(device, each.layout, null)
+            self._layouts.clear()
             self._used = 0
 
     def stats(self) -> DescriptorStats:
@@ -138,20 +166,39 @@ class DescriptorPools:
         )
         handles = allocate_out("VkDescriptorSet")
         vk.vkAllocateDescriptorSets(self._device.handle, info, handles)
-        return handles[0]
+        return handles
 
-    def _write(self, handle: Handle, ranges: list[DescriptorRange]) -> None:
-        arena = Arena()
-        writes = arena.array("VkWriteDescriptorSet", len(ranges))
-        for write, part in zip(writes, ranges, strict=True):
-            buffer = arena.new(
-                "VkDescriptorBufferInfo",
-                buffer=part.buffer,
-                offset=part.offset,
-                range=part.nbytes,
-            )
-            write.sType = vk.VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET
-            write.dstSet, write.dstBinding, write.descriptorCount = handle, part.binding, 1
-            write.descriptorType = get_descriptor_type(uniform=part.uniform)
-            write.pBufferInfo = buffer
-        vk.vkUpdateDescriptorSets(self._device.handle, len(ranges), writes, 0, vk.ffi.NULL)
+
+def _make_layout(device: Device, layout: SetLayout) -> _LayoutHandles:
+    bindings, uniforms = (range(layout), ()) if isinstance(layout, int) else layout
+    set_layout = make_set_layout(device, bindings, uniforms)
+    try:
+        template = _make_template(device, set_layout, bindings, uniforms)
+    except BaseException:
+        vk.vkDestroyDescriptorSetLayout(device.handle, set_layout, vk.ffi.NULL)
+        raise
+    count = len(bindings) + len(uniforms)
+    packer = struct.Struct(f"={VALUES_PER_BINDING * count}Q")
+    return _LayoutHandles(set_layout, template, packer, count)
+
+
+def _make_template(
+    device: Device, layout: Handle, bindings: Sequence[int], uniforms: Sequence[int]
+) -> Handle:
+    arena, nbytes = Arena(), vk.ffi.sizeof("VkDescriptorBufferInfo")
+    numbers = [*bindings, *uniforms]
+    entries = arena.array("VkDescriptorUpdateTemplateEntry", len(numbers))
+    for index, (binding, entry) in enumerate(zip(numbers, entries, strict=True)):
+        entry.dstBinding, entry.descriptorCount = binding, 1
+        entry.descriptorType = get_descriptor_type(uniform=index >= len(bindings))
+        entry.offset, entry.stride = index * nbytes, nbytes
+    info = arena.new(
+        "VkDescriptorUpdateTemplateCreateInfo",
+        descriptorUpdateEntryCount=len(numbers),
+        pDescriptorUpdateEntries=entries,
+        templateType=vk.VK_DESCRIPTOR_UPDATE_TEMPLATE_TYPE_DESCRIPTOR_SET,
+        descriptorSetLayout=layout,
+    )
+    template = allocate_out("VkDescriptorUpdateTemplate")
+    vk.vkCreateDescriptorUpdateTemplate(device.handle, info, vk.ffi.NULL, template)
+    return template[0]

@@ -26,7 +26,7 @@ from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.lru import LruCache
 from gpu_executor.plan import Plan, round_up_to_class
 from gpu_executor.result_memory import MIN_RECYCLED_BYTES
-from gpu_executor.vulkan.command_stream import BoundStep, CommandStream
+from gpu_executor.vulkan.command_stream import CommandStream, StreamStep
 from gpu_executor.vulkan.commands import Copy
 from gpu_executor.vulkan.device_storage import VulkanStorage
 from gpu_executor.vulkan.device_trials import measure_bytes_per_product, try_f64_limbs
@@ -78,7 +78,7 @@ class VulkanRecording:
     def __init__(
         self,
         stream: CommandStream,
-        steps: Sequence[BoundStep],
+        steps: Sequence[StreamStep],
         made: Sequence[VulkanStorage],
         count: int,
     ) -> None:

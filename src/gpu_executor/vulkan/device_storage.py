@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from gpu_executor.errors import GpuError
-from gpu_executor.vulkan.binding import vk
+from gpu_executor.vulkan.descriptors import MIN_BINDING_BYTES
 from gpu_executor.vulkan.memory import Allocation
 from gpu_executor.vulkan.status_check import StatusCheck
-
-MIN_BINDING_BYTES = 4
-"""Bytes that are bound for an array without elements: Vulkan has no empty bindings."""
 
 
 class VulkanStorage:
@@ -28,7 +25,7 @@ class VulkanStorage:
         self.allocation = allocation
         self.nbytes = nbytes
         """The bytes of the array that the storage was made for."""
-        self.handle = int(vk.ffi.cast("uintptr_t", allocation.block.buffer))
+        self.handle = allocation.block.handle
         """The handle of the buffer, as an integer."""
         self.offset = allocation.offset
         """Where the storage begins in the buffer, in bytes."""

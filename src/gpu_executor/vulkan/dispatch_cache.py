@@ -3,7 +3,6 @@
 `TransientSets` has the descriptor sets. Dispatches rarely bind the same arrays twice, so a set is
 written anew for each dispatch and goes to the next one when the device has completed the first.
 There are as many sets as dispatches were ever in flight at once, and no dispatch waits for a set.
-An update template (Vulkan 1.3, 14.2.6) writes a set from packed integers in one call.
 
 `DispatchCache` has everything about a dispatch except its arrays, in an LRU cache.
 """
@@ -12,133 +11,52 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Hashable, Sequence
-from dataclasses import field
 
 from gpu_executor.dispatch import Dispatch
 from gpu_executor.errors import DeviceLacksError, KernelError
-from gpu_executor.kernel import Grid, Kernel
+from gpu_executor.kernel import Grid
 from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.lru import LruCache
+from gpu_executor.parameters import NO_VALUES
 from gpu_executor.plan.plan import choose_elements_per_invocation, choose_work_groups
-from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
-from gpu_executor.vulkan.descriptors import DescriptorSet
-from gpu_executor.vulkan.device import Device
-from gpu_executor.vulkan.pipeline import Pipeline, get_descriptor_type, make_set_layout
+from gpu_executor.vulkan.binding import Handle, vk
+from gpu_executor.vulkan.bound_steps import CallDispatch
+from gpu_executor.vulkan.descriptors import DescriptorSet, SetLayout
+from gpu_executor.vulkan.pipeline import Pipeline
 from gpu_executor.vulkan.resources import Resources
 
-VALUES_PER_BINDING = 3
-"""A buffer's handle, an offset and a length: the fields of VkDescriptorBufferInfo."""
 MAX_CACHED_DISPATCHES = 256
 """A field operation needs one to five, for each number of elements."""
-SetLayout = int | tuple[tuple[int, ...], tuple[int, ...]]
-"""The storage buffers of a descriptor set: their number if they are bindings 0, 1, ..., else their
-bindings and those of uniform buffers behind them."""
-
-
-@dataclass(slots=True, eq=False)
-class TransientSet:
-    """A descriptor set, and a C array of its handle, as vkCmdBindDescriptorSets takes it."""
-
-    descriptor_set: DescriptorSet
-    handles: Handle
-    layout: SetLayout
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CallDispatch:
-    """One dispatch of a call: everything but its arrays."""
-
-    kernel: Kernel
-    work_group: int
-    per_invocation: int
-    push: bytes
-    grid: Grid
-    set_layout: SetLayout
-
-
-@dataclass(slots=True, eq=False)
-class _SetGroup:
-    """The sets of one layout."""
-
-    layout: Handle
-    template: Handle
-    packer: struct.Struct
-    idle: list[TransientSet] = field(default_factory=list)
 
 
 class TransientSets:
     """Descriptor sets that are written for each use. Not safe from several threads."""
 
     def __init__(self, resources: Resources) -> None:
-        self._device, self._pools = resources.device, resources.descriptors
-        self._groups: dict[SetLayout, _SetGroup] = {}
+        self._pools = resources.descriptors
+        self._idle: dict[SetLayout, list[DescriptorSet]] = {}
 
-    def acquire(self, values: Sequence[int], layout: SetLayout) -> TransientSet:
+    def acquire(self, values: Sequence[int], layout: SetLayout) -> DescriptorSet:
         """A set that binds these buffer ranges: VALUES_PER_BINDING integers per binding."""
-        group = self._groups.get(layout)
-        if group is None:
-            group = self._groups[layout] = _make_group(self._device, layout)
-        if group.idle:
-            acquired = group.idle.pop()
-        else:
-            made = self._pools.take(group.layout, len(values) // VALUES_PER_BINDING)
-            handles = vk.ffi.new("VkDescriptorSet[]", [made.handle])
-            acquired = TransientSet(made, handles, layout)
-        data = vk.ffi.from_buffer(group.packer.pack(*values))
-        vk.vkUpdateDescriptorSetWithTemplate(
-            self._device.handle, acquired.descriptor_set.handle, group.template, data
-        )
+        idle = self._idle.get(layout)
+        if not idle:
+            return self._pools.allocate(layout, values)
+        acquired = idle.pop()
+        self._pools.write(acquired, values)
         return acquired
 
-    def release(self, sets: list[TransientSet]) -> None:
+    def release(self, sets: list[DescriptorSet]) -> None:
         """Take back sets that the device no longer uses, and empty the list."""
         while sets:
             each = sets.pop()  # before it is idle, so that an interrupt never releases it twice
-            self._groups[each.layout].idle.append(each)
+            self._idle.setdefault(each.layout, []).append(each)
 
     def close(self) -> None:
         """Free all sets; every set must have been released."""
-        device, null = self._device.handle, vk.ffi.NULL
-        for group in self._groups.values():
-            for each in group.idle:
-                self._pools.release(each.descriptor_set)
-            vk.vkDestroyDescriptorUpdateTemplate(device, group.template, null)
-            vk.vkDestroyDescriptorSetLayout(device, group.layout, null)
-        self._groups.clear()
-
-
-def _make_group(device: Device, layout: SetLayout) -> _SetGroup:
-    bindings, uniforms = (range(layout), ()) if isinstance(layout, int) else layout
-    set_layout = make_set_layout(device, bindings, uniforms)
-    try:
-        template = _make_template(device, set_layout, bindings, uniforms)
-    except BaseException:
-        vk.vkDestroyDescriptorSetLayout(device.handle, set_layout, vk.ffi.NULL)
-        raise
-    values = VALUES_PER_BINDING * (len(bindings) + len(uniforms))
-    return _SetGroup(set_layout, template, struct.Struct(f"={values}Q"))
-
-
-def _make_template(
-    device: Device, layout: Handle, bindings: Sequence[int], uniforms: Sequence[int]
-) -> Handle:
-    arena, nbytes = Arena(), vk.ffi.sizeof("VkDescriptorBufferInfo")
-    numbers = [*bindings, *uniforms]
-    entries = arena.array("VkDescriptorUpdateTemplateEntry", len(numbers))
-    for index, (binding, entry) in enumerate(zip(numbers, entries, strict=True)):
-        entry.dstBinding, entry.descriptorCount = binding, 1
-        entry.descriptorType = get_descriptor_type(uniform=index >= len(bindings))
-        entry.offset, entry.stride = index * nbytes, nbytes
-    info = arena.new(
-        "VkDescriptorUpdateTemplateCreateInfo",
-        descriptorUpdateEntryCount=len(numbers),
-        pDescriptorUpdateEntries=entries,
-        templateType=vk.VK_DESCRIPTOR_UPDATE_TEMPLATE_TYPE_DESCRIPTOR_SET,
-        descriptorSetLayout=layout,
-    )
-    template = allocate_out("VkDescriptorUpdateTemplate")
-    vk.vkCreateDescriptorUpdateTemplate(device.handle, info, vk.ffi.NULL, template)
-    return template[0]
+        for idle in self._idle.values():
+            for each in idle:
+                self._pools.release(each)
+        self._idle.clear()
 
 
 @dataclass(slots=True, eq=False)
@@ -239,8 +157,8 @@ class DispatchCache:
             size = dispatch.work_group
             per_invocation = choose_elements_per_invocation(kernel, needed, self._info)
         groups = self._count_groups(dispatch, -(-needed // (size * per_invocation)))
-        push = struct.pack("<I", dispatch.count) + kernel.push
-        push += struct.pack(f"<{len(dispatch.push_words)}I", *dispatch.push_words)
+        words = struct.pack(f"<{len(dispatch.push_words)}I", *dispatch.push_words)
+        push = kernel.compose_push(dispatch.count, words, NO_VALUES)
         if len(push) > kernel.interface.push_constant_bytes:
             raise KernelError(
                 f"{kernel.name}: {len(push)} bytes of push constants were given; its code declares "

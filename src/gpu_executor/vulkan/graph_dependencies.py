@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gpu_executor.vulkan.command_stream import BoundStep
+from gpu_executor.vulkan.command_stream import StreamStep
 from gpu_executor.vulkan.device_storage import VulkanStorage
 from gpu_executor.vulkan.status_check import StatusCheck
 from gpu_executor.vulkan.step_binder import list_pending
@@ -22,13 +22,13 @@ class GraphDependencies:
     All that a run writes depends on all that it uses.
     """
 
-    def __init__(self, steps: Sequence[BoundStep], made: Sequence[VulkanStorage]) -> None:
+    def __init__(self, steps: Sequence[StreamStep], made: Sequence[VulkanStorage]) -> None:
         """`made` are the storages that were made while the steps were recorded."""
         own = {step.check for step in steps if step.check is not None}
         first_read: dict[VulkanStorage, bool] = {}
         written: dict[VulkanStorage, None] = {}
         for step in steps:
-            for number, storage in enumerate(step.storages):
+            for number, storage in enumerate(step.memory):
                 first_read.setdefault(storage, number < step.inputs)
                 if number >= step.inputs:
                     written[storage] = None

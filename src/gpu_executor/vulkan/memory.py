@@ -33,7 +33,7 @@ from gpu_executor.idle_memory import IdleItem, IdleMemory
 from gpu_executor.kernel import ElementType
 from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.plan import round_up_to_class
-from gpu_executor.vulkan.binding import WHOLE_SIZE, Arena, Handle, allocate_out, vk
+from gpu_executor.vulkan.binding import WHOLE_SIZE, Arena, Handle, allocate_out, get_integer, vk
 from gpu_executor.vulkan.device import Device
 
 SMALLEST_BLOCK = 4 << 20
@@ -147,9 +147,12 @@ class Block:
     last_used: int = 0
     """When its last allocation was released, in nanoseconds of `time.monotonic_ns`."""
     bytes_free: int = field(init=False)
+    handle: int = field(init=False)
+    """The handle of the buffer as an integer."""
 
     def __post_init__(self) -> None:
         self.bytes_free = sum(size for _, size in self.free)
+        self.handle = get_integer(self.buffer)
 
     def take(self, nbytes: int) -> int | None:
         """Take a range of that size and return its offset; None if no range is large enough."""

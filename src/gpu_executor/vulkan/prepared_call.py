@@ -23,11 +23,12 @@ from gpu_executor.call import (
 )
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import KernelError
-from gpu_executor.kernel import Grid, Kernel
+from gpu_executor.kernel import Kernel
 from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.lru import remember
-from gpu_executor.plan import Piece, Plan, Request, RunOptions, make_plan, plan_on_device
+from gpu_executor.plan import Plan, Request, RunOptions, make_plan, plan_on_device
 from gpu_executor.settings import Settings
+from gpu_executor.vulkan.call_binder import list_outputs_over_inputs
 from gpu_executor.vulkan.mapped_arrays import (
     BufferRange,
     BufferRanges,
@@ -38,9 +39,9 @@ from gpu_executor.vulkan.mapped_arrays import (
     count_recycled_bytes,
     is_imported,
 )
-from gpu_executor.vulkan.ring import Step
-from gpu_executor.vulkan.slot import SlotLayout
+from gpu_executor.vulkan.slot_buffers import SlotLayout
 from gpu_executor.vulkan.slot_pool import SlotKey, SlotPool
+from gpu_executor.vulkan.splitter import PieceGrid, split_call
 
 LARGE_BYTES = 1 << 20
 """Input bytes from which a single call gains from a calibrated plan."""
@@ -52,7 +53,7 @@ class PreparedCall:
 
     signature: Signature
     plan: Plan
-    steps: tuple[Step, ...]
+    pieces: tuple[PieceGrid, ...]
     slot_key: SlotKey
     recycles_results: bool
     """Whether the results are large enough for recycled memory."""
@@ -155,7 +156,7 @@ class CallPreparer:
         return PreparedCall(
             signature,
             plan,
-            make_steps(plan, signature),
+            split_call(plan, signature, self._info),
             slot_key,
             can_recycle_results(signature),
             nbytes,
@@ -190,18 +191,6 @@ def _check_has_spirv(kernel: Kernel) -> None:
         )
 
 
-def make_steps(plan: Plan, signature: Signature, grid: Grid | None = None) -> tuple[Step, ...]:
-    """Split a call into pieces, each with its work-groups; `grid` replaces those of the
-    signature.
-    """
-    count, chunk = max(signature.count, 1), plan.chunk
-    if signature.kernel.split == "whole":
-        given = grid or signature.grid or (plan.groups(signature.invocations), 1, 1)
-        return ((Piece(0, count), given),)
-    pieces = [Piece(start, min(chunk, count - start)) for start in range(0, count, chunk)]
-    return tuple((piece, (plan.groups(piece.count), 1, 1)) for piece in pieces)
-
-
 def _get_count(signature: Signature) -> int:
     return signature.count
 
@@ -232,8 +221,9 @@ class BufferRangeFinder:
         self._drop_odd_sizes(found, signature)
         if plan.path == "host-visible":
             self._drop_unaligned(found, signature, plan)
-            if call.in_place and not signature.kernel.always_in_place:
-                _drop_outputs_over_inputs(found, signature)
+            places = [None if each is None else each[:2] for each in found]
+            for index in list_outputs_over_inputs(signature, places, call.in_place):
+                found[len(signature.inputs) + index] = None
         return tuple(found) if any(buffer_range is not None for buffer_range in found) else None
 
     def _hold_imports(self, found: list[BufferRange | None]) -> list[Import]:
@@ -280,24 +270,3 @@ class BufferRangeFinder:
                 continue
             if buffer_range.offset % self._alignment or step % self._alignment:
                 found[index] = None
-
-
-def _drop_outputs_over_inputs(found: list[BufferRange | None], signature: Signature) -> None:
-    """Drop output ranges that are also inputs, unless the kernel may run in place. An in-out
-    argument that is its own result stays.
-    """
-    kernel, inputs = signature.kernel, len(signature.inputs)
-    passed = [argument for argument in kernel.arguments if argument.is_input]
-    for index, output in enumerate(signature.outputs, inputs):
-        read = {
-            buffer_range[:2]
-            for buffer_range, operand, argument in zip(
-                found[:inputs], signature.inputs, passed, strict=True
-            )
-            if buffer_range is not None
-            and operand is not output
-            and argument.binding not in kernel.in_place_bindings
-        }
-        buffer_range = found[index]
-        if buffer_range is not None and buffer_range[:2] in read:
-            found[index] = None

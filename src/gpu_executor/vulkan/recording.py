@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from gpu_executor.calibration import (
     LARGE_COPY_BYTES,
@@ -12,17 +13,24 @@ from gpu_executor.calibration import (
     MIN_FILL_BYTES_IN_PARTS,
 )
 from gpu_executor.call import Array
-from gpu_executor.kernel import Grid, Kernel
 from gpu_executor.lean_dataclass import dataclass
-from gpu_executor.plan import QueueUse
+from gpu_executor.plan import Piece
 from gpu_executor.vulkan.binding import Handle, vk
-from gpu_executor.vulkan.commands import CommandPool, Copy, Fill, Recorder
+from gpu_executor.vulkan.bound_steps import (
+    BoundStep,
+    CallDispatch,
+    ResolvedDispatch,
+    WriteTimestamp,
+    record_steps,
+)
+from gpu_executor.vulkan.call_binder import bind_piece
+from gpu_executor.vulkan.commands import COPIES, HOST, KERNELS, CommandPool, Copy, Recorder
 from gpu_executor.vulkan.descriptors import DescriptorSet
 from gpu_executor.vulkan.mapped_arrays import BufferRanges
 from gpu_executor.vulkan.pipeline import Pipeline
 from gpu_executor.vulkan.profile import StageTimestamps
 from gpu_executor.vulkan.resources import Resources
-from gpu_executor.vulkan.slot_buffers import SlotBuffers, pair_ranges
+from gpu_executor.vulkan.slot_buffers import SlotBuffers, SlotLayout, SlotMemory, pair_ranges
 from gpu_executor.vulkan.timeline import Submission, Timeline
 
 FILL_PART_BYTES = 1 << 20
@@ -69,18 +77,17 @@ class Recording:
         return self.drain_bytes >= LARGE_COPY_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class PieceCommands:
-    """The commands of one piece: copies in, fills, a dispatch, copies out."""
+SlotStep = BoundStep[SlotMemory]
 
-    uploads: Sequence[Copy]
-    after_uploads: bool
-    """Whether the dispatch follows copies in, which may be in other command buffers."""
-    clears: Sequence[Fill]
-    downloads: Sequence[Copy]
-    descriptors: DescriptorSet
-    push: bytes
-    grid: Grid
+
+class PieceSteps(NamedTuple):
+    """The steps of one piece: copies in, fills and a dispatch, copies out."""
+
+    uploads: Sequence[SlotStep]
+    copied: Sequence[SlotStep]
+    """Copies in that are in other command buffers of the same queue."""
+    work: Sequence[SlotStep]
+    downloads: Sequence[SlotStep]
 
 
 class SlotRecorder:
@@ -89,13 +96,12 @@ class SlotRecorder:
     def __init__(
         self,
         resources: Resources,
-        kernel: Kernel,
+        layout: SlotLayout,
         pipeline: Pipeline,
         buffers: SlotBuffers,
-        queues: QueueUse,
         timestamps: StageTimestamps | None = None,
     ) -> None:
-        self._kernel = kernel
+        self._layout, queues = layout, layout.queues
         self._pipeline, self._buffers = pipeline, buffers
         self._timestamps = None if timestamps is None else timestamps.timestamps
         self._descriptors = resources.descriptors
@@ -116,15 +122,14 @@ class SlotRecorder:
 
     def record(
         self,
+        dispatch: CallDispatch,
         count: int,
-        grid: Grid,
-        push: bytes,
         buffer_ranges: BufferRanges | None,
         oldest: Recording | None,
         *,
         in_parts: bool = False,
     ) -> Recording:
-        """Record the commands for `count` elements; `push` are all push constants.
+        """Record the commands of a dispatch on `count` elements.
 
         The command buffers of `oldest` are recorded again. `in_parts` lets the device copy a large
         fill in parts.
@@ -135,15 +140,21 @@ class SlotRecorder:
                 spare = self._spare if timeline is self._compute else self._spare_copies
                 spare.append(submission.commands)
             self._spare += [part.submission.commands for part in oldest.parts]
-        operands = self._buffers.operands
-        ranges = pair_ranges([each.operand for each in operands], buffer_ranges)
-        moved = None if self._kernel.split == "whole" else count
+        operands, layout = self._buffers.operands, self._layout
+        ranges = pair_ranges(layout.operands, buffer_ranges)
+        moved = None if dispatch.kernel.split == "whole" else count
         pairs = list(zip(operands, ranges, strict=True))
-        fills = [each.make_fill(own, moved) for each, own in pairs] + [self._buffers.scratch_fill]
+        work = bind_piece(
+            dispatch,
+            Piece(0, count),
+            [(each.operand, each.locate(own)) for each, own in pairs],
+            self._buffers.hidden,
+            layout.scratch_bytes,
+        )
         downloads = [each.make_download(own, moved) for each, own in pairs]
         filled: list[Array | None] = []
-        uploads: list[Copy] = []
-        staged: list[tuple[int, Array, Copy]] = []
+        uploads: list[SlotStep] = []
+        staged: list[tuple[int, Array, SlotStep]] = []
         """The inputs that the host fills and the device copies, with their views and copies."""
         for each, own in pairs:
             copy = each.make_upload(own, moved)
@@ -160,29 +171,29 @@ class SlotRecorder:
             if each.operand.is_output
         ]
         parts: list[FillPart] = []
-        nbytes = sum(copy.nbytes for _, _, copy in staged)
+        copied = [copy for _, _, copy in staged]
+        nbytes = sum(view.nbytes for _, view, _ in staged)
         large = MIN_FILL_BYTES_IN_PARTS <= nbytes <= MAX_FILL_BYTES_IN_PARTS
         if in_parts and large and self._copies is None:
             parts = [part for each in staged for part in self._record_parts(*each)]
         else:
-            uploads = [copy for _, _, copy in staged] + uploads
-        descriptors = self._descriptors.allocate(
-            self._pipeline, self._buffers.list_descriptor_ranges(ranges, moved)
-        )
+            uploads = copied + uploads
+            copied = []
+        descriptors = self._descriptors.allocate(dispatch.set_layout, work[-1].bindings)
         try:
-            commands = PieceCommands(
-                uploads,
-                bool(uploads or parts),
-                [fill for fill in fills if fill is not None],
-                [copy for copy in downloads if copy is not None],
-                descriptors,
-                push,
-                grid,
+            steps = PieceSteps(
+                uploads, copied, work, [copy for copy in downloads if copy is not None]
+            )
+            resolved = ResolvedDispatch(
+                self._pipeline,
+                descriptors.handles,
+                vk.ffi.from_buffer(dispatch.push),
+                dispatch.grid,
             )
             submissions = (
-                self._record_one_queue(commands)
+                self._record_one_queue(steps, resolved)
                 if self._copies is None
-                else self._record_three_queues(commands, self._copies)
+                else self._record_three_queues(steps, resolved, self._copies)
             )
         except BaseException:
             self._descriptors.release(descriptors)
@@ -205,15 +216,17 @@ class SlotRecorder:
     def close(self) -> None:
         self._undo.close()
 
-    def _record_parts(self, argument: int, view: Array, copy: Copy) -> Iterator[FillPart]:
+    def _record_parts(self, argument: int, view: Array, step: SlotStep) -> Iterator[FillPart]:
         """Record the copy of one input in parts of about FILL_PART_BYTES, each by itself.
 
         They are in submission order before the dispatch, whose barrier waits for them.
         """
+        copy = step.work
+        assert isinstance(copy, Copy)
         element = view.nbytes // max(len(view), 1)
-        step = max(FILL_PART_BYTES // max(element, 1), 1)
-        for start in range(0, len(view), step):
-            part, offset = view[start : start + step], start * element
+        length = max(FILL_PART_BYTES // max(element, 1), 1)
+        for start in range(0, len(view), length):
+            part, offset = view[start : start + length], start * element
             commands = self._allocate_commands()
             with Recorder(commands) as recorder:
                 recorder.copy(
@@ -234,69 +247,57 @@ class SlotRecorder:
     def _allocate_copy_commands(self, copies: CommandPool) -> Handle:
         return self._spare_copies.pop() if self._spare_copies else copies.allocate()
 
-    def _record_one_queue(self, work: PieceCommands) -> list[tuple[Timeline, Submission]]:
+    def _record_one_queue(
+        self, steps: PieceSteps, resolved: ResolvedDispatch
+    ) -> list[tuple[Timeline, Submission]]:
         """Record everything in one command buffer for one queue."""
-        commands = self._allocate_commands()
-        timestamps = self._timestamps
+        commands, mark = self._allocate_commands(), self._mark
+        ordered = [*mark(2), *steps.work]
+        if steps.uploads or steps.copied:
+            ordered = [*mark(0), *steps.uploads, *mark(1), *ordered]
+        if steps.downloads:
+            ordered += [*mark(3), *mark(4), *steps.downloads]
         with Recorder(commands) as recorder:
-            if work.after_uploads:
-                recorder.write_timestamp(timestamps, 0)
-                if work.uploads:
-                    recorder.copy(work.uploads)
-                if not work.clears:
-                    recorder.barrier_copies_to_kernel()
-                recorder.write_timestamp(timestamps, 1)
-            recorder.write_timestamp(timestamps, 2)
-            self._dispatch(recorder, work)
-            if work.downloads:
-                recorder.barrier_kernel_to_copies()
-                recorder.write_timestamp(timestamps, 3)
-                recorder.write_timestamp(timestamps, 4)
-                recorder.copy(work.downloads)
-            recorder.barrier_all_to_host()
-            recorder.write_timestamp(timestamps, 5 if work.downloads else 3)
+            record_steps(recorder, ordered, lambda *_: resolved, steps.copied)
+            recorder.barrier(COPIES | KERNELS, HOST)
+            recorder.write_timestamp(self._timestamps, 5 if steps.downloads else 3)
         return [(self._compute, self._compute.prepare(commands))]
 
-    def _dispatch(self, recorder: Recorder, work: PieceCommands) -> None:
-        """Record the fills and the dispatch."""
-        if work.clears:
-            for clear in work.clears:
-                recorder.fill(clear)
-            recorder.barrier_copies_to_kernel()
-        recorder.dispatch(self._pipeline, work.descriptors, work.push, work.grid)
-
     def _record_three_queues(
-        self, work: PieceCommands, copies: CommandPool
+        self, steps: PieceSteps, resolved: ResolvedDispatch, copies: CommandPool
     ) -> list[tuple[Timeline, Submission]]:
         """Record copy in, if there is any, dispatch and copy out for three queues, ordered by
         semaphores."""
         assert self._upload is not None
         assert self._download is not None
-        timestamps, copied = self._timestamps, list[tuple[Timeline, Submission]]()
-        if work.uploads:
+        mark, copied = self._mark, list[tuple[Timeline, Submission]]()
+
+        def record(commands: Handle, ordered: Sequence[SlotStep], last: int, kinds: int) -> None:
+            with Recorder(commands) as recorder:
+                record_steps(recorder, [*mark(last - 1), *ordered], lambda *_: resolved)
+                if kinds:
+                    recorder.barrier(kinds, HOST)
+                recorder.write_timestamp(self._timestamps, last)
+
+        if steps.uploads:
             into = self._allocate_copy_commands(copies)
-            with Recorder(into) as recorder:
-                recorder.write_timestamp(timestamps, 0)
-                recorder.copy(work.uploads)
-                recorder.write_timestamp(timestamps, 1)
+            record(into, steps.uploads, 1, 0)
             copied.append((self._upload, self._upload.prepare(into)))
         compute = self._allocate_commands()
-        with Recorder(compute) as recorder:
-            recorder.write_timestamp(timestamps, 2)
-            self._dispatch(recorder, work)
-            recorder.barrier_all_to_host()
-            recorder.write_timestamp(timestamps, 3)
+        record(compute, steps.work, 3, COPIES | KERNELS)
         back = self._allocate_copy_commands(copies)
-        with Recorder(back) as recorder:
-            recorder.write_timestamp(timestamps, 4)
-            recorder.copy(work.downloads)
-            recorder.barrier_copies_to_host()
-            recorder.write_timestamp(timestamps, 5)
+        record(back, steps.downloads, 5, COPIES)
         reads = vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT
         computed = (self._compute, self._compute.prepare(compute, copied, reads))
         copies_back = vk.VK_PIPELINE_STAGE_TRANSFER_BIT
         fetched = (self._download, self._download.prepare(back, [computed], copies_back))
         return [*copied, computed, fetched]
+
+    def _mark(self, index: int) -> list[SlotStep]:
+        """The step that writes a timestamp, if the slot is profiled."""
+        if self._timestamps is None:
+            return []
+        return [BoundStep(WriteTimestamp(self._timestamps, index), (), 0)]
 
 
 def _count_bytes(views: Sequence[Array | None]) -> int:

@@ -21,9 +21,7 @@ from gpu_executor.kernel import Grid
 from gpu_executor.plan import Piece
 from gpu_executor.vulkan.copy_threads import CopyThreads
 from gpu_executor.vulkan.slot import Slot
-
-Step = tuple[Piece, Grid]
-"""A piece and its work-groups."""
+from gpu_executor.vulkan.splitter import PieceGrid
 
 
 class PieceInFlight:
@@ -67,10 +65,10 @@ class Ring:
         self._idle = threading.Event()
         """Set when the ring is abandoned and no copy thread works for it."""
 
-    def feed(self, call: Call, steps: Sequence[Step]) -> Iterator[Call]:
+    def feed(self, call: Call, pieces: Sequence[PieceGrid]) -> Iterator[Call]:
         """Start every piece of a call; yields earlier calls as they complete."""
-        last = len(steps) - 1
-        for number, (piece, grid) in enumerate(steps):
+        last = len(pieces) - 1
+        for number, (piece, grid) in enumerate(pieces):
             if len(self._in_flight) == self._depth:
                 yield from self.free_slot()
             slot = self._slots[self._started % self._depth]
@@ -218,10 +216,10 @@ class Ring:
             entry.drained.set()
 
 
-def run_in_slot(slot: Slot, call: Call, steps: Sequence[Step]) -> None:
+def run_in_slot(slot: Slot, call: Call, pieces: Sequence[PieceGrid]) -> None:
     """Run one call in one slot: a ring of one slot without its overhead, for small calls."""
     try:
-        for piece, grid in steps:
+        for piece, grid in pieces:
             slot.start(call, piece, grid)
             if not call.results:
                 call.make_outputs()  # while the device works

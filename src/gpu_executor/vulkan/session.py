@@ -32,7 +32,7 @@ from gpu_executor.fork import raise_forked, register_fork_handler
 from gpu_executor.idle_memory import IdleMemory, MemoryUse
 from gpu_executor.kernel import Kernel, Shape
 from gpu_executor.overlaps import list_outputs
-from gpu_executor.plan import Plan, RunOptions, check_grid, shrink_plan
+from gpu_executor.plan import Plan, RunOptions, shrink_plan
 from gpu_executor.settings import Settings
 from gpu_executor.telemetry.spans import TraceFile
 from gpu_executor.telemetry.stages import Record, sum_records
@@ -56,13 +56,13 @@ from gpu_executor.vulkan.prepared_call import (
     BufferRangeFinder,
     CallPreparer,
     PreparedCall,
-    make_steps,
 )
 from gpu_executor.vulkan.profile import Profile
 from gpu_executor.vulkan.resources import Resources
-from gpu_executor.vulkan.ring import Ring, Step, run_in_slot
+from gpu_executor.vulkan.ring import Ring, run_in_slot
 from gpu_executor.vulkan.slot import Slot
 from gpu_executor.vulkan.slot_pool import SlotKey, SlotPool
+from gpu_executor.vulkan.splitter import split_call
 from gpu_executor.vulkan.stats import Stats
 from gpu_executor.vulkan.timeline import Timeline
 
@@ -236,10 +236,10 @@ class Session:
         prepared = self.prepare(kernel, arrays, device_local, out_shape=out_shape)
         if prepared.nbytes > self._idle_memory.largest_call:
             self._idle_memory.note_call(prepared.nbytes)
-        signature, steps = prepared.signature, prepared.steps
+        signature, pieces = prepared.signature, prepared.pieces
         call = signature.make_call(arrays, params)
         if call.grid is not None:
-            steps = self.make_steps(prepared.plan, call)
+            pieces = split_call(prepared.plan, signature, self.info, call.grid)
         if out is not None:
             call.use_outputs(out)
         if signature.count == 0:
@@ -259,7 +259,7 @@ class Session:
             return call.result()
         slot.profile = self.profile
         try:
-            run_in_slot(slot, call, steps)
+            run_in_slot(slot, call, pieces)
             slot.record.calls += 1
             slot.record.elements += signature.count
         finally:
@@ -324,12 +324,6 @@ class Session:
             for _ in running:
                 pass
 
-    def make_steps(self, plan: Plan, call: Call) -> tuple[Step, ...]:
-        """Split a call into pieces, with the grid of the call if it depends on the parameters."""
-        if call.grid is not None:
-            check_grid(call.signature.kernel, call.grid, self.info)
-        return make_steps(plan, call.signature, call.grid)
-
     def _run_jobs(
         self,
         calls: Sequence[Call],
@@ -373,10 +367,10 @@ class Session:
             ring = Ring(slots, self.resources.copy_threads, make_outputs)
             try:
                 for call in calls:
-                    steps = (
-                        prepared.steps
+                    pieces = (
+                        prepared.pieces
                         if call.signature is signature and call.grid is None
-                        else self.make_steps(plan, call)
+                        else split_call(plan, call.signature, self.info, call.grid)
                     )
                     recycled = (
                         self._range_finder.recycle_results(call)
@@ -390,7 +384,7 @@ class Session:
                         check_start(call)
                     slots[0].record.calls += 1
                     slots[0].record.elements += call.signature.count
-                    yield from ring.feed(call, steps)
+                    yield from ring.feed(call, pieces)
                 yield from ring.flush()
             except BaseException:
                 if not self.forked:

@@ -17,20 +17,21 @@ from time import perf_counter_ns
 
 import numpy as np
 
-from gpu_executor.call import Array, Call, Operand, Signature
-from gpu_executor.errors import DeviceLostError, ElementRangeError, GpuError
-from gpu_executor.kernel import Grid, Kernel
-from gpu_executor.lean_dataclass import dataclass
+from gpu_executor.call import Array, Call
+from gpu_executor.errors import DeviceLostError, GpuError
+from gpu_executor.kernel import Grid
 from gpu_executor.lru import LruCache
 from gpu_executor.parameters import NO_VALUES, ParameterValues
-from gpu_executor.plan import DataPath, Piece, Plan, QueueUse
+from gpu_executor.plan import Piece, QueueUse
 from gpu_executor.telemetry.stages import Record
+from gpu_executor.vulkan.call_binder import make_dispatch
 from gpu_executor.vulkan.copy_threads import Part
 from gpu_executor.vulkan.mapped_arrays import BufferRanges, offset_to_piece
 from gpu_executor.vulkan.profile import Profile, StageTimestamps
 from gpu_executor.vulkan.recording import Recording, SlotRecorder
 from gpu_executor.vulkan.resources import Resources
-from gpu_executor.vulkan.slot_buffers import SlotBuffers
+from gpu_executor.vulkan.slot_buffers import SlotBuffers, SlotLayout
+from gpu_executor.vulkan.status_check import make_range_error
 from gpu_executor.vulkan.timeline import SPIN_NS
 
 MAX_RECORDINGS = 64
@@ -44,42 +45,6 @@ TRACKS: dict[QueueUse, tuple[str, str, str]] = {
     "several": ("parallel compute queues",) * 3,
 }
 """Names of the queues of copy in, compute and copy out in profiles."""
-
-
-@dataclass(frozen=True, slots=True)
-class SlotLayout:
-    """What distinguishes slots: calls with equal layouts can use the same slot."""
-
-    kernel: Kernel
-    path: DataPath
-    queues: QueueUse
-    work_group: int
-    per_invocation: int
-    operands: tuple[Operand, ...]
-    """With the element counts that the slot has room for, not those of a call."""
-    profiled: bool = False
-    """Whether the commands write timestamps."""
-    shape_words: bytes = b""
-    """Appended to the kernel's push constants."""
-    scratch_bytes: int = 0
-
-    @classmethod
-    def of(cls, plan: Plan, signature: Signature, *, profiled: bool = False) -> SlotLayout:
-        """Make the layout for calls of a signature under a plan."""
-        kernel, operands = signature.kernel, signature.operands
-        if kernel.split == "elements":
-            operands = tuple(operand.resize(plan.capacity) for operand in operands)
-        return cls(
-            kernel,
-            plan.path,
-            plan.queues,
-            plan.work_group,
-            plan.per_invocation,
-            operands,
-            profiled,
-            signature.shape_words,
-            signature.scratch_bytes,
-        )
 
 
 class Slot:
@@ -111,15 +76,8 @@ class Slot:
                 )
                 undo.callback(resources.pipelines.release, pipeline)
             with self.record.stage("descriptors"):
-                self._buffers = SlotBuffers(
-                    resources.memory,
-                    kernel,
-                    layout.operands,
-                    layout.path,
-                    layout.scratch_bytes,
-                    pipeline.params_binding,
-                )
-                self._params_in_buffer = pipeline.params_binding is not None
+                self._buffers = SlotBuffers(resources.memory, layout, pipeline.params_binding)
+                self._params_binding = pipeline.params_binding
                 undo.callback(self._buffers.release)
                 self.allocations = tuple(self._buffers.allocations)
                 self.nbytes = sum(each.nbytes for each in self.allocations)
@@ -131,12 +89,7 @@ class Slot:
                     )
                     undo.callback(self._timestamps.close)
                 self._recorder = SlotRecorder(
-                    resources,
-                    kernel,
-                    pipeline,
-                    self._buffers,
-                    layout.queues,
-                    self._timestamps,
+                    resources, layout, pipeline, self._buffers, self._timestamps
                 )
                 undo.callback(self._recorder.close)
             self._undo = undo.pop_all()
@@ -165,9 +118,18 @@ class Slot:
                 # Evict the oldest recording first: its command buffers are recorded again.
                 evicted = self._recordings.evict(MAX_RECORDINGS - 1)
                 oldest = evicted[0] if evicted else None
-                push = b"" if self._params_in_buffer else self._compose_push(count, values)
+                layout = self.layout
+                dispatch = make_dispatch(
+                    layout.kernel,
+                    (layout.work_group, layout.per_invocation),
+                    count,
+                    grid,
+                    layout.shape_words,
+                    values,
+                    self._params_binding,
+                )
                 known = self._recorder.record(
-                    count, grid, push, buffer_ranges, oldest, in_parts=in_parts
+                    dispatch, count, buffer_ranges, oldest, in_parts=in_parts
                 )
                 self._recordings[key] = known
             self.record.recordings += 1
@@ -207,11 +169,14 @@ class Slot:
             else offset_to_piece(call.buffer_ranges, call.signature, piece)
         )
         values = call.values
-        if self._params_in_buffer:
+        if self._params_binding is not None:
             self._recording = self.find_recording(
                 piece.count, grid, buffer_ranges, in_parts=in_parts
             )
-            self._buffers.write_push(self._compose_push(piece.count, values))
+            layout = self.layout
+            self._buffers.write_push(
+                layout.kernel.compose_push(piece.count, layout.shape_words, values)
+            )
         else:
             self._recording = self.find_recording(
                 piece.count, grid, buffer_ranges, values, in_parts=in_parts
@@ -221,9 +186,6 @@ class Slot:
             self._buffers.write_uniform(values.uniform)
         if self.profile is not None:
             self._piece_number = self.profile.next_piece()
-
-    def _compose_push(self, count: int, values: ParameterValues) -> bytes:
-        return self.layout.kernel.compose_push(count, self.layout.shape_words, values)
 
     @property
     def large_fill(self) -> bool:
@@ -312,9 +274,7 @@ class Slot:
         begun = perf_counter_ns()
         code = self._buffers.take_status()
         if code is not None:
-            kernel = self.layout.kernel
-            element, argument = divmod(code, max(kernel.inputs, 1))
-            raise ElementRangeError(kernel.name, argument, piece.start + element, call.job)
+            raise make_range_error(self.layout.kernel, code, piece.start, call.job)
         if not self._buffers.coherent:
             self._buffers.make_outputs_visible(self._device)
         if recording.drain_bytes:

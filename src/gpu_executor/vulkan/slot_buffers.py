@@ -1,4 +1,4 @@
-"""The buffers of one slot: the range of every operand, and the host's views of them.
+"""The layout of a slot, and its buffers: the range of every operand, and the host's views of them.
 
 Operands of equal access share one allocation. Each operand is aligned, so that it can be bound at
 its offset. On the host-visible path the kernel works on the mapped allocations. On the device-local
@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gpu_executor.call import Array, Operand
+from gpu_executor.call import Array, Operand, Signature
 from gpu_executor.kernel import Kernel
 from gpu_executor.lean_dataclass import dataclass
-from gpu_executor.plan import DataPath
-from gpu_executor.vulkan.binding import Handle, vk
-from gpu_executor.vulkan.commands import Copy, Fill
-from gpu_executor.vulkan.descriptors import DescriptorRange
+from gpu_executor.plan import DataPath, Plan, QueueUse
+from gpu_executor.vulkan.binding import Handle, get_integer, vk
+from gpu_executor.vulkan.bound_steps import BoundStep
+from gpu_executor.vulkan.call_binder import HiddenBuffer, HiddenUse, Place, list_hidden_buffers
+from gpu_executor.vulkan.commands import Copy
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.mapped_arrays import BufferRange, BufferRanges
 from gpu_executor.vulkan.memory import (
@@ -26,14 +27,46 @@ from gpu_executor.vulkan.memory import (
     invalidate_block,
     mapped_view,
 )
+from gpu_executor.vulkan.status_check import STATUS_CLEAR
 
-STATUS_CLEAR = 0xFFFFFFFF
-"""The value of a status word that no invocation has written."""
-STATUS_BYTES = 4
-FILL_UNIT = 4
-"""vkCmdFillBuffer writes multiples of this many bytes."""
-ZERO = b"\0\0\0\0"
-BufferOffset = tuple[Handle, int]
+SlotMemory = tuple[int, int]
+"""What stands for the memory of an array: the handle of its buffer, and its offset there."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotLayout:
+    """What distinguishes slots: calls with equal layouts can use the same slot."""
+
+    kernel: Kernel
+    path: DataPath
+    queues: QueueUse
+    work_group: int
+    per_invocation: int
+    operands: tuple[Operand, ...]
+    """With the element counts that the slot has room for, not those of a call."""
+    profiled: bool = False
+    """Whether the commands write timestamps."""
+    shape_words: bytes = b""
+    """Appended to the kernel's push constants."""
+    scratch_bytes: int = 0
+
+    @classmethod
+    def of(cls, plan: Plan, signature: Signature, *, profiled: bool = False) -> SlotLayout:
+        """Make the layout for calls of a signature under a plan."""
+        kernel, operands = signature.kernel, signature.operands
+        if kernel.split == "elements":
+            operands = tuple(operand.resize(plan.capacity) for operand in operands)
+        return cls(
+            kernel,
+            plan.path,
+            plan.queues,
+            plan.work_group,
+            plan.per_invocation,
+            operands,
+            profiled,
+            signature.shape_words,
+            signature.scratch_bytes,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +101,6 @@ class OperandBuffer:
     """The slot's own memory of one operand."""
 
     operand: Operand
-    binding: int
     mapped: Allocation
     bound: Allocation
     """What the kernel binds: the mapped allocation itself, or its counterpart in device memory."""
@@ -78,8 +110,6 @@ class OperandBuffer:
     """Of the operand in both allocations, in bytes."""
     view: Array
     """All elements in the mapped allocation."""
-    init: bytes | None
-    """The bytes of the element that fills a pure output; None leaves it as it is."""
 
     def find_bound_range(self, ranges: OperandRanges) -> BufferRange | None:
         """Return the caller's range that the kernel works on; None: the slot's own memory.
@@ -97,104 +127,73 @@ class OperandBuffer:
         one = ranges.source if operand.is_input else ranges.target
         return one if one is not None and (one.on_device or not staged) else None
 
-    def locate(self, ranges: OperandRanges) -> BufferOffset:
-        """Return the buffer and offset that the kernel works on."""
+    def locate(self, ranges: OperandRanges) -> Place[SlotMemory]:
+        """Return the place that the kernel works on."""
         found = self.find_bound_range(ranges)
-        if found is not None:
-            return found.buffer, found.offset
-        return self.bound.buffer, self.bound.offset + self.offset
+        return _place(self.bound, self.offset) if found is None else _place_range(found)
 
-    def make_upload(self, ranges: OperandRanges, count: int | None) -> Copy | None:
+    def make_upload(self, ranges: OperandRanges, count: int | None) -> BoundStep[SlotMemory] | None:
         """Make the copy that brings an input to the kernel's memory, if it is not there."""
         if not self.operand.is_input:
             return None
-        source, target = self._locate_host(ranges.source), self.locate(ranges)
-        return None if source == target else Copy(*source, *target, self.count_bytes(count))
+        return self._make_copy(self._locate_host(ranges.source), self.locate(ranges), count)
 
-    def make_download(self, ranges: OperandRanges, count: int | None) -> Copy | None:
+    def make_download(
+        self, ranges: OperandRanges, count: int | None
+    ) -> BoundStep[SlotMemory] | None:
         """Make the copy that takes an output from the kernel's memory, if it is elsewhere."""
         if not self.operand.is_output:
             return None
-        source, target = self.locate(ranges), self._locate_host(ranges.target)
-        return None if source == target else Copy(*source, *target, self.count_bytes(count))
+        return self._make_copy(self.locate(ranges), self._locate_host(ranges.target), count)
 
-    def make_fill(self, ranges: OperandRanges, count: int | None) -> Fill | None:
-        """Make the fill of a pure output with its initial value, if it has one."""
-        if self.init is None:
+    def _make_copy(
+        self, source: Place[SlotMemory], target: Place[SlotMemory], count: int | None
+    ) -> BoundStep[SlotMemory] | None:
+        """Make the copy of the first `count` elements (None: of all) from one place to another;
+        None if both are the same."""
+        if source.memory == target.memory:
             return None
-        nbytes = -(-self.count_bytes(count) // FILL_UNIT) * FILL_UNIT
-        return Fill(*self.locate(ranges), nbytes, self.init)
+        nbytes = self.operand.nbytes if count is None else count * self.operand.type.nbytes
+        copy = Copy(source.buffer, source.offset, target.buffer, target.offset, nbytes)
+        return BoundStep(copy, (source.memory, target.memory), 1)
 
-    def count_bytes(self, count: int | None) -> int:
-        """Return the bytes of the first `count` elements (None: of all)."""
-        return self.operand.nbytes if count is None else count * self.operand.type.nbytes
+    def _locate_host(self, caller: BufferRange | None) -> Place[SlotMemory]:
+        return _place(self.mapped, self.offset) if caller is None else _place_range(caller)
 
-    def _locate_host(self, caller: BufferRange | None) -> BufferOffset:
-        if caller is None:
-            return self.mapped.buffer, self.mapped.offset + self.offset
-        return caller.buffer, caller.offset
+
+def _place(allocation: Allocation, offset: int = 0) -> Place[SlotMemory]:
+    block, at = allocation.block, allocation.offset + offset
+    return Place(block.buffer, block.handle, at, (block.handle, at))
+
+
+def _place_range(buffer_range: BufferRange) -> Place[SlotMemory]:
+    handle = get_integer(buffer_range.buffer)
+    return Place(buffer_range.buffer, handle, buffer_range.offset, (handle, buffer_range.offset))
 
 
 class SlotBuffers:
     """The memory of one slot, allocated and released as a whole."""
 
     def __init__(
-        self,
-        memory: MemoryPool,
-        kernel: Kernel,
-        operands: Sequence[Operand],
-        path: DataPath,
-        scratch_bytes: int = 0,
-        params_binding: int | None = None,
+        self, memory: MemoryPool, layout: SlotLayout, params_binding: int | None = None
     ) -> None:
         """`params_binding` is the binding of a uniform buffer for the kernel's push constants."""
         self._memory = memory
         self.allocations: list[Allocation] = []
         try:
-            self.operands = self._allocate_operands(kernel, operands, path == "device-local")
+            self.operands = self._allocate_operands(layout.operands, layout.path == "device-local")
             self._readback = [each.mapped for each in self.operands if each.operand.is_output]
             self.coherent = all(each.block.coherent for each in self._readback)
-            self._status: Handle | None = None
-            self.hidden_ranges: list[DescriptorRange] = []
-            """What the kernel binds behind its arguments: scratch buffer and status word."""
-            self.scratch_fill: Fill | None = None
-            bindings = [each.binding for each in kernel.interface.buffers[len(operands) :]]
-            if kernel.scratch is not None:
-                nbytes = max(scratch_bytes, FILL_UNIT)
-                scratch = self._allocate(Purpose.DEVICE, nbytes)
-                self.hidden_ranges.append(
-                    DescriptorRange(bindings[0], scratch.buffer, scratch.offset, nbytes)
-                )
-                if scratch_bytes:
-                    self.scratch_fill = Fill(scratch.buffer, scratch.offset, nbytes, ZERO)
-            if kernel.status:
-                # In host memory on both paths: a kernel writes it on invalid input only.
-                word = self._allocate(Purpose.UPLOAD, STATUS_BYTES)
-                self._status = vk.ffi.cast("uint32_t *", word.address)
-                self._status[0] = STATUS_CLEAR
-                self.hidden_ranges.append(
-                    DescriptorRange(bindings[-1], word.buffer, word.offset, STATUS_BYTES)
-                )
-            self._uniform = self._push = None
-            uniform = kernel.interface.uniform
-            if uniform is not None:
-                self._uniform = self._allocate_uniform(uniform.binding, uniform.nbytes)
-            if params_binding is not None:
-                self._push = self._allocate_uniform(params_binding, kernel.push_bytes)
+            self._status: Handle = None
+            self._uniform: Handle = None
+            self._push: Handle = None
+            self.hidden: dict[HiddenUse, HiddenBuffer[SlotMemory]] = {}
+            sizes = list_hidden_buffers(layout.kernel, layout.scratch_bytes, params_binding)
+            for use, nbytes in sizes.items():
+                self._allocate_hidden(use, nbytes)
         except BaseException:
             self.release()
             raise
-
-    def list_descriptor_ranges(
-        self, ranges: Sequence[OperandRanges], count: int | None
-    ) -> list[DescriptorRange]:
-        """Return exactly the range of the piece that each descriptor binds, so that `length()` in
-        the code is the number of elements.
-        """
-        return [
-            DescriptorRange(each.binding, *each.locate(own), each.count_bytes(count))
-            for each, own in zip(self.operands, ranges, strict=True)
-        ] + self.hidden_ranges
 
     def write_uniform(self, data: bytes) -> None:
         """Write the contents of the kernel's uniform buffer."""
@@ -224,15 +223,11 @@ class SlotBuffers:
             self._memory.release(allocation)
         self.allocations.clear()
 
-    def _allocate_operands(
-        self, kernel: Kernel, operands: Sequence[Operand], staged: bool
-    ) -> list[OperandBuffer]:
+    def _allocate_operands(self, operands: Sequence[Operand], staged: bool) -> list[OperandBuffer]:
         """Allocate inputs in memory that the host writes fast, the others in memory that it reads
         fast.
         """
         made: dict[int, OperandBuffer] = {}
-        init = iter(kernel.init)
-        values = [None if operand.is_input else next(init) for operand in operands]
         purposes = (self._memory.input_purpose, False), (Purpose.READBACK, True)
         for purpose, is_output in purposes:
             group = [
@@ -249,19 +244,25 @@ class SlotBuffers:
                 bound = self._allocate(Purpose.DEVICE, offsets[-1])
             for (index, operand), offset in zip(group, offsets, strict=False):
                 view = mapped_view(mapped, offset, operand.count, operand.type)
-                binding = kernel.arguments[index].binding
-                made[index] = OperandBuffer(
-                    operand, binding, mapped, bound, staged, offset, view, values[index]
-                )
+                made[index] = OperandBuffer(operand, mapped, bound, staged, offset, view)
         return [made[index] for index in range(len(operands))]
 
-    def _allocate_uniform(self, binding: int, nbytes: int) -> Handle:
-        """Allocate a uniform buffer; return its mapped memory as a cffi buffer."""
-        block = self._allocate(Purpose.UPLOAD, nbytes)
-        self.hidden_ranges.append(
-            DescriptorRange(binding, block.buffer, block.offset, nbytes, uniform=True)
-        )
-        return vk.ffi.buffer(vk.ffi.cast("char *", block.address), nbytes)
+    def _allocate_hidden(self, use: HiddenUse, nbytes: int) -> None:
+        """Allocate a hidden buffer: scratch memory on the device, the others where the host reads
+        and writes them, on both paths. A kernel lowers its status word on invalid input only."""
+        purpose = Purpose.DEVICE if use == "scratch" else Purpose.UPLOAD
+        made = self._allocate(purpose, nbytes)
+        block, memory = made.block, None
+        if use == "scratch":
+            memory = block.handle, made.offset
+        elif use == "status":
+            self._status = vk.ffi.cast("uint32_t *", made.address)
+            self._status[0] = STATUS_CLEAR
+        elif use == "uniform":
+            self._uniform = _map_bytes(made, nbytes)
+        elif use == "push":
+            self._push = _map_bytes(made, nbytes)
+        self.hidden[use] = HiddenBuffer(block.buffer, block.handle, made.offset, nbytes, memory)
 
     def _lay_out(self, operands: Sequence[Operand]) -> Iterator[int]:
         """Yield the offset of each operand, then the end of the last."""
@@ -275,3 +276,8 @@ class SlotBuffers:
         allocation = self._memory.allocate(purpose, nbytes)
         self.allocations.append(allocation)
         return allocation
+
+
+def _map_bytes(allocation: Allocation, nbytes: int) -> Handle:
+    """Return mapped memory as a cffi buffer."""
+    return vk.ffi.buffer(vk.ffi.cast("char *", allocation.address), nbytes)

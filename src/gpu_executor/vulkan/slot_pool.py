@@ -23,7 +23,8 @@ from gpu_executor.plan import round_up_to_class
 from gpu_executor.telemetry.stages import Record
 from gpu_executor.vulkan.memory import Allocation
 from gpu_executor.vulkan.resources import Resources
-from gpu_executor.vulkan.slot import Slot, SlotLayout
+from gpu_executor.vulkan.slot import Slot
+from gpu_executor.vulkan.slot_buffers import SlotLayout
 
 MAX_IDLE_SLOTS = 32
 

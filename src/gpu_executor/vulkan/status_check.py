@@ -14,7 +14,19 @@ from gpu_executor.errors import ElementRangeError
 from gpu_executor.kernel import Kernel
 from gpu_executor.vulkan.binding import Handle, vk
 from gpu_executor.vulkan.memory import Allocation, MemoryPool, Purpose
-from gpu_executor.vulkan.slot_buffers import STATUS_BYTES, STATUS_CLEAR
+
+STATUS_CLEAR = 0xFFFFFFFF
+"""The value of a status word that no invocation has written."""
+STATUS_BYTES = 4
+
+
+def make_range_error(
+    kernel: Kernel, code: int, start: int, job: int | None = None
+) -> ElementRangeError:
+    """Make the error of a dispatch that begins at the call's element `start`, from the status word
+    that its kernel has lowered."""
+    element, argument = divmod(code, max(kernel.inputs, 1))
+    return ElementRangeError(kernel.name, argument, start + element, job)
 
 
 class StatusWord:
@@ -70,12 +82,7 @@ class StatusCheck:
     @classmethod
     def of_range(cls, memory: MemoryPool, kernel: Kernel, start: int) -> StatusCheck:
         """The check of a dispatch that begins at the call's element `start`."""
-
-        def make_error(code: int) -> ElementRangeError:
-            element, argument = divmod(code, max(kernel.inputs, 1))
-            return ElementRangeError(kernel.name, argument, start + element)
-
-        return cls(StatusWord(memory), make_error)
+        return cls(StatusWord(memory), lambda code: make_range_error(kernel, code, start))
 
     def find_error(self) -> Exception | None:
         """The error that the call found; call it once the device has completed the call."""

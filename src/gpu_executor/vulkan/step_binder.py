@@ -7,7 +7,6 @@ runs, and scattered back afterwards if the kernel writes them.
 
 from __future__ import annotations
 
-import functools
 import struct
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -24,7 +23,7 @@ from gpu_executor.errors import (
     ClosedError,
     DeviceLacksError,
 )
-from gpu_executor.kernel import Kernel
+from gpu_executor.kernel import Grid, Kernel
 from gpu_executor.kernels.catalogue import (
     COPY_UNIT_BYTES,
     STRIDED_COPY_AXES,
@@ -33,22 +32,32 @@ from gpu_executor.kernels.catalogue import (
 )
 from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.lru import remember
-from gpu_executor.plan import Plan, check_grid
-from gpu_executor.vulkan.binding import vk
-from gpu_executor.vulkan.command_stream import BoundStep, Write
-from gpu_executor.vulkan.commands import Copy, Fill
-from gpu_executor.vulkan.device_storage import MIN_BINDING_BYTES, VulkanStorage
-from gpu_executor.vulkan.dispatch_cache import CallDispatch, SetLayout
+from gpu_executor.plan import Plan
+from gpu_executor.vulkan.bound_steps import BoundStep, CallDispatch, Write
+from gpu_executor.vulkan.call_binder import (
+    FILL_UNIT,
+    HiddenBuffer,
+    HiddenUse,
+    Place,
+    bind_piece,
+    list_hidden_buffers,
+    list_outputs_over_inputs,
+    make_dispatch,
+)
+from gpu_executor.vulkan.command_stream import StreamStep
+from gpu_executor.vulkan.commands import Copy
+from gpu_executor.vulkan.descriptors import MIN_BINDING_BYTES
+from gpu_executor.vulkan.device_storage import VulkanStorage
 from gpu_executor.vulkan.memory import MemoryPool
-from gpu_executor.vulkan.slot_buffers import FILL_UNIT, STATUS_BYTES, ZERO
-from gpu_executor.vulkan.status_check import StatusCheck, StatusWord
-from gpu_executor.vulkan.step_parts import DispatchParts, split_copy
+from gpu_executor.vulkan.splitter import DispatchParts, split_call, split_copy
+from gpu_executor.vulkan.status_check import STATUS_BYTES, StatusCheck, StatusWord
 
 KERNEL_COPY_BYTES = 1 << 20
 """From this size on a kernel copies one device array to another: the driver of an NVIDIA H200
 moves 0.83 TB/s, reads and writes together, where a kernel moves 4.17 TB/s."""
 MAX_DISPATCHES = 1024
 """Dispatches of calls that are remembered; a full dictionary is emptied."""
+NO_STATUS_YET: HiddenBuffer[VulkanStorage] = HiddenBuffer(None, 0, 0, 0)
 WORD = 1 << 32
 STRIDED_COPY_WORK_GROUP = 128
 
@@ -95,12 +104,12 @@ class StepBinder:
         self._simple: dict[Hashable, CallDispatch] = {}
         """Those of simple calls (`_is_simple`)."""
 
-    def bind(self, steps: Sequence[VulkanStep], *, recorded: bool = False) -> list[BoundStep]:
+    def bind(self, steps: Sequence[VulkanStep], *, recorded: bool = False) -> list[StreamStep]:
         """Return the steps with the buffer ranges of their arrays.
 
         Only `recorded` steps may read results of a graph that has not run.
         """
-        bound: list[BoundStep] = []
+        bound: list[StreamStep] = []
         for step in steps:
             if isinstance(step, Dispatch):
                 self._bind_dispatch(step, bound)
@@ -113,7 +122,7 @@ class StepBinder:
             self._note_call(self.bytes_bound)
         if not recorded:
             for each in bound:
-                for storage in each.storages:
+                for storage in each.memory:
                     if storage.is_pending:
                         storage.check_computed()
         return bound
@@ -150,7 +159,7 @@ class StepBinder:
 
     # --- dispatches of algorithms ---
 
-    def _bind_dispatch(self, dispatch: Dispatch, bound: list[BoundStep]) -> None:
+    def _bind_dispatch(self, dispatch: Dispatch, bound: list[StreamStep]) -> None:
         storages: list[VulkanStorage] = []
         bindings: list[int] = []
         written_back: list[ArrayCopy] = []
@@ -180,8 +189,8 @@ class StepBinder:
         check = None
         if dispatch.make_error is not None:
             check = StatusCheck(StatusWord(self._memory), dispatch.make_error)
-            word = check.allocation
-            bindings += (_get_handle(word.buffer), word.offset, STATUS_BYTES)
+            word = _bind_status(check)
+            bindings += (word.handle, word.offset, word.nbytes)
             for array in dispatch.guarded:
                 storage = self.find_storage(array)
                 storage.checks = (*storage.checks, check)
@@ -199,7 +208,7 @@ class StepBinder:
     def _has_wide_array(self, dispatch: Dispatch) -> bool:
         return any(array.nbytes > self._max_binding_bytes for array in dispatch.arrays)
 
-    def _bind_parts(self, dispatch: Dispatch, bound: list[BoundStep]) -> None:
+    def _bind_parts(self, dispatch: Dispatch, bound: list[StreamStep]) -> None:
         """Bind an element-wise dispatch on arrays larger than a binding, in parts."""
         kernel = dispatch.kernel
         written_back: list[ArrayCopy] = []
@@ -229,25 +238,25 @@ class StepBinder:
 
     # --- calls ---
 
-    def _bind_call(self, step: CallStep, bound: list[BoundStep]) -> None:
+    def _bind_call(self, step: CallStep, bound: list[StreamStep]) -> None:
         """Bind a call in pieces that the device can bind, each as one dispatch."""
-        may_bind = not step.call.in_place or step.call.signature.kernel.always_in_place
+        call, signature, kernel = step.call, step.call.signature, step.call.signature.kernel
+        may_bind = not call.in_place or kernel.always_in_place
         if self._simple and may_bind and self._bind_simple_call(step, bound):
             return
-        signature, kernel = step.call.signature, step.call.signature.kernel
         written_back: list[ArrayCopy] = []
         operands = self._bind_operands(step, bound, written_back)
-        if kernel.has_init:
-            _fill_outputs(kernel, operands, bound)
-        scratch = uniform = None
-        if kernel.scratch is not None or step.call.values.uniform:
-            scratch, uniform = self._bind_hidden(step, bound)
-        if kernel.split == "whole":
-            checks = self._bind_piece(step, operands, scratch, uniform, None, bound)
-        else:
-            checks = []
-            for start in range(0, signature.count, step.plan.chunk):
-                checks += self._bind_piece(step, operands, scratch, uniform, start, bound)
+        arguments = [(each.operand, _place(each.storage, each.array.offset)) for each in operands]
+        hidden = self._make_hidden(call, bound) if kernel.has_hidden_buffers else {}
+        checks: list[StatusCheck] = []
+        for piece, grid in split_call(step.plan, signature, self._info, call.grid):
+            check = None
+            if kernel.status:
+                check = StatusCheck.of_range(self._memory, kernel, piece.start)
+                hidden["status"] = _bind_status(check)
+                checks.append(check)
+            dispatch = self._find_dispatch(step, piece.count, grid)
+            bound += bind_piece(dispatch, piece, arguments, hidden, signature.scratch_bytes, check)
         for each in operands:
             if each.operand.is_input and each.storage.checks:
                 checks += each.storage.checks
@@ -257,7 +266,7 @@ class StepBinder:
         for copy in written_back:
             self._bind_copy(copy, bound)
 
-    def _bind_simple_call(self, step: CallStep, bound: list[BoundStep]) -> bool:
+    def _bind_simple_call(self, step: CallStep, bound: list[StreamStep]) -> bool:
         """Bind a simple call that was bound before; False if this one is not simple.
 
         Nearly all calls are, and binding them takes a third of the time.
@@ -279,18 +288,21 @@ class StepBinder:
         return True
 
     def _bind_operands(
-        self, step: CallStep, bound: list[BoundStep], written_back: list[ArrayCopy]
+        self, step: CallStep, bound: list[StreamStep], written_back: list[ArrayCopy]
     ) -> list[_BoundOperand]:
         """Find the storages of a call's arrays; temporary ones are made where necessary."""
         signature, chunk = step.call.signature, step.plan.chunk
+        apart = _list_outputs_apart(step) if step.call.in_place else []
         operands: list[_BoundOperand] = []
-        total = 0
+        total = output = 0
         for array, operand in zip(step.arrays, signature.operands, strict=True):
             total += array.nbytes
-            if step.call.in_place and not operand.is_input and _overwrites_input(step, array):
-                made = self._device.empty(array.shape, array.dtype)
-                written_back.append(ArrayCopy(made, array))
-                array = made  # noqa: PLW2901
+            if operand.is_output:
+                if output in apart:
+                    made = self._device.empty(array.shape, array.dtype)
+                    written_back.append(ArrayCopy(made, array))
+                    array = made  # noqa: PLW2901
+                output += 1
             storage = self._find_whole_storage(array)
             if storage is None:
                 array = self._make_bindable(  # noqa: PLW2901
@@ -308,92 +320,48 @@ class StepBinder:
         self._note_call(total)
         return operands
 
-    def _bind_piece(
-        self,
-        step: CallStep,
-        operands: Sequence[_BoundOperand],
-        scratch: VulkanStorage | None,
-        uniform: VulkanStorage | None,
-        start: int | None,
-        bound: list[BoundStep],
-    ) -> list[StatusCheck]:
-        """Bind the elements from `start` on, or the whole call; return the check of its status."""
-        call, signature = step.call, step.call.signature
-        kernel, whole = signature.kernel, start is None
-        begin = start or 0
-        count = signature.count if whole else min(step.plan.chunk, signature.count - begin)
-        read: list[VulkanStorage] = []
-        written: list[VulkanStorage] = []
-        bindings: list[int] = []
-        for operand, array, storage in operands:
-            (written if operand.is_output else read).append(storage)
-            size = operand.type.nbytes
-            offset = storage.offset + array.offset + begin * size
-            bindings += (storage.handle, offset, operand.nbytes if whole else count * size)
-        check = None
-        if scratch is not None:
-            written.append(scratch)
-            bindings += (scratch.handle, scratch.offset, max(signature.scratch_bytes, FILL_UNIT))
-        if kernel.status:
-            check = StatusCheck.of_range(self._memory, kernel, begin)
-            word = check.allocation
-            bindings += (_get_handle(word.buffer), word.offset, STATUS_BYTES)
-        if uniform is not None:
-            read.append(uniform)
-            bindings += (uniform.handle, uniform.offset, len(call.values.uniform))
+    def _find_dispatch(self, step: CallStep, count: int, grid: Grid) -> CallDispatch:
+        """Return the dispatch of `count` elements of a call, which is made at the first such
+        call."""
+        call, plan, signature = step.call, step.plan, step.call.signature
         pushed = call.values.push, call.values.given_count
-        key = signature, count, *pushed, call.grid
+        key = signature, count, *pushed, grid
         dispatch = self._dispatches.get(key)
         if dispatch is None:
-            dispatch = self._make_dispatch(step, count, whole=whole)
+            sizes = plan.work_group, plan.per_invocation
+            dispatch = make_dispatch(
+                signature.kernel, sizes, count, grid, signature.shape_words, call.values
+            )
             remember(self._dispatches, key, dispatch, MAX_DISPATCHES)
             if count == signature.count and _is_simple(signature):
                 simple_key = signature, *pushed, call.grid
                 remember(self._simple, simple_key, dispatch, MAX_DISPATCHES)
-        bound.append(BoundStep(dispatch, read + written, len(read), bindings, check))
-        return [] if check is None else [check]
+        return dispatch
 
-    def _make_dispatch(self, step: CallStep, count: int, *, whole: bool) -> CallDispatch:
-        call, plan, signature = step.call, step.plan, step.call.signature
-        kernel, grid = signature.kernel, call.grid or signature.grid
-        if grid is None:
-            grid = plan.groups(signature.invocations if whole else count), 1, 1
-        else:
-            check_grid(kernel, grid, self._info)
-        return CallDispatch(
-            kernel,
-            plan.work_group,
-            plan.per_invocation,
-            kernel.compose_push(count, signature.shape_words, call.values),
-            grid,
-            _get_set_layout(kernel),
-        )
-
-    def _bind_hidden(
-        self, step: CallStep, bound: list[BoundStep]
-    ) -> tuple[VulkanStorage | None, VulkanStorage | None]:
-        """Make the scratch buffer and the uniform buffer of a call, if it has them."""
-        signature, values = step.call.signature, step.call.values
-        scratch = uniform = None
-        if signature.kernel.scratch is not None:
-            nbytes = max(signature.scratch_bytes, FILL_UNIT)
-            scratch = self.find_storage(self._device.empty((nbytes,), np.dtype(np.uint8)))
-            if signature.scratch_bytes:
-                fill = Fill(scratch.allocation.buffer, scratch.offset, nbytes, ZERO)
-                bound.append(BoundStep(fill, [scratch], 0))
-        if values.uniform:
-            made = self._device.empty((len(values.uniform),), np.dtype(np.uint8))
-            uniform = self.find_storage(made)
-            padded = values.uniform + bytes(-len(values.uniform) % 4)
-            write = Write(uniform.allocation.buffer, uniform.offset, padded)
-            bound.append(BoundStep(write, [uniform], 0))
-        return scratch, uniform
+    def _make_hidden(
+        self, call: Call, bound: list[StreamStep]
+    ) -> dict[HiddenUse, HiddenBuffer[VulkanStorage]]:
+        """Make the scratch buffer and the uniform buffer of a call, if it has them. Its pieces have
+        one scratch buffer, which each of them fills, and status words of their own."""
+        kernel, values = call.signature.kernel, call.values
+        hidden: dict[HiddenUse, HiddenBuffer[VulkanStorage]] = {}
+        for use, nbytes in list_hidden_buffers(kernel, call.signature.scratch_bytes).items():
+            if use == "status":
+                hidden[use] = NO_STATUS_YET  # each piece has another one, in this order
+                continue
+            storage = self.find_storage(self._device.empty((nbytes,), np.dtype(np.uint8)))
+            hidden[use] = HiddenBuffer(*_place(storage)[:3], nbytes, storage)
+            if use == "uniform":
+                padded = values.uniform + bytes(-len(values.uniform) % FILL_UNIT)
+                write = Write(storage.allocation.buffer, storage.offset, padded)
+                bound.append(BoundStep(write, (storage,), 0))
+        return hidden
 
     def _make_bindable(
         self,
         kernel: Kernel,
         array: DeviceArray,
-        bound: list[BoundStep],
+        bound: list[StreamStep],
         written_back: list[ArrayCopy],
         *,
         reads: bool,
@@ -428,7 +396,7 @@ class StepBinder:
 
     # --- copies ---
 
-    def _bind_copy(self, step: ArrayCopy, bound: list[BoundStep]) -> None:
+    def _bind_copy(self, step: ArrayCopy, bound: list[StreamStep]) -> None:
         source, target = step.source, step.target
         if source.shape != target.shape or source.dtype != target.dtype:
             raise ArgumentShapeError(
@@ -479,7 +447,7 @@ class StepBinder:
         )
 
     def _bind_strided_copy(
-        self, step: ArrayCopy, storages: Sequence[VulkanStorage], bound: list[BoundStep]
+        self, step: ArrayCopy, storages: Sequence[VulkanStorage], bound: list[StreamStep]
     ) -> None:
         """Bind one dispatch for each combination of the axes that the kernel has no room for."""
         both = step.source, step.target
@@ -570,46 +538,26 @@ def list_pending(checks: Sequence[StatusCheck]) -> tuple[StatusCheck, ...]:
     return tuple(dict.fromkeys(each for each in checks if not each.passed))
 
 
-def _overwrites_input(step: CallStep, output: DeviceArray) -> bool:
-    """Whether an output is the array of an input, and the kernel may read what it has written.
-
-    Only the very same view of an input may be an output, so the two begin at the same offset.
-    """
-    kernel = step.call.signature.kernel
-    return any(
-        argument.is_input
-        and array.storage is output.storage
-        and array.offset == output.offset
-        and argument.binding not in kernel.in_place_bindings
-        for array, argument in zip(step.arrays, kernel.arguments, strict=True)
-    )
+def _list_outputs_apart(step: CallStep) -> list[int]:
+    """The outputs that need memory of their own because their array is that of an input. Only the
+    very same view of an input may be an output, so the two begin at the same offset."""
+    signature = step.call.signature
+    pairs = list(zip(step.arrays, signature.operands, strict=True))
+    places = [(array.storage, array.offset) for array, operand in pairs if operand.is_input]
+    places += [(array.storage, array.offset) for array, operand in pairs if operand.is_output]
+    return list_outputs_over_inputs(signature, places, in_place=True)
 
 
-def _fill_outputs(
-    kernel: Kernel, operands: Sequence[_BoundOperand], bound: list[BoundStep]
-) -> None:
-    """Fill the pure outputs with their initial values."""
-    init = iter(kernel.init)
-    for operand, array, storage in operands:
-        pattern = None if operand.is_input else next(init)
-        if pattern is not None and array.nbytes:
-            nbytes = -(-array.nbytes // FILL_UNIT) * FILL_UNIT
-            offset = storage.offset + array.offset
-            fill = Fill(storage.allocation.buffer, offset, nbytes, pattern)
-            bound.append(BoundStep(fill, [storage], 0))
+def _place(storage: VulkanStorage, offset: int = 0) -> Place[VulkanStorage]:
+    return Place(storage.allocation.buffer, storage.handle, storage.offset + offset, storage)
 
 
-@functools.lru_cache(maxsize=256)
-def _get_set_layout(kernel: Kernel) -> SetLayout:
-    uniform = kernel.interface.uniform
-    return tuple(kernel.interface.bindings), () if uniform is None else (uniform.binding,)
+def _bind_status(check: StatusCheck) -> HiddenBuffer[VulkanStorage]:
+    word = check.allocation
+    return HiddenBuffer(word.buffer, word.block.handle, word.offset, STATUS_BYTES)
 
 
-def _get_handle(buffer: Any) -> int:
-    return int(vk.ffi.cast("uintptr_t", buffer))
-
-
-def _count_bound_bytes(steps: Sequence[BoundStep]) -> int:
+def _count_bound_bytes(steps: Sequence[StreamStep]) -> int:
     """The bytes of the distinct ranges that dispatches bind."""
     ranges: dict[tuple[int, int], int] = {}
     for step in steps:

@@ -26,7 +26,15 @@ from gpu_executor.kernel import ElementType, to_native
 from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.vulkan.binding import Handle, vk
 from gpu_executor.vulkan.command_stream import CommandStream
-from gpu_executor.vulkan.commands import MAX_UPDATE_BYTES, CommandPool, Copy, Recorder
+from gpu_executor.vulkan.commands import (
+    COPIES,
+    HOST,
+    KERNELS,
+    MAX_UPDATE_BYTES,
+    CommandPool,
+    Copy,
+    Recorder,
+)
 from gpu_executor.vulkan.device_storage import VulkanStorage
 from gpu_executor.vulkan.mapped_arrays import MappedArrays, is_imported
 from gpu_executor.vulkan.memory import (
@@ -251,7 +259,7 @@ class Readback:
         with Recorder(in_flight.commands) as recorder:
             recorder.copy([copy])
             recorder.barrier_all()
-            recorder.barrier_all_to_host()
+            recorder.barrier(COPIES | KERNELS, HOST)
         in_flight.keep_alive = keep_alive
         self._timeline.submit(in_flight.submission)
 

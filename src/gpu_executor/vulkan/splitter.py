@@ -1,8 +1,9 @@
-"""Steps on arrays larger than a binding, in parts that the device can bind.
+"""The splitter: work on arrays that one dispatch cannot cover, in ranges of elements that it can.
 
-A part of an element-wise dispatch is a dispatch on a range of elements. It begins at an offset that
-the device binds at, and where every array that is shorter than `count` begins to repeat. A part of
-a copy of views is a copy of views that extend over fewer bytes.
+A call becomes pieces, each with its work-groups: for slots and for device arrays. A part of an
+element-wise dispatch is a dispatch on a range of elements. It begins at an offset that the device
+binds at, and where every array that is shorter than `count` begins to repeat. A part of a copy of
+views is a copy of views that extend over fewer bytes.
 """
 
 from __future__ import annotations
@@ -10,9 +11,32 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 
+from gpu_executor.call import Signature
 from gpu_executor.device_array import DeviceArray
+from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import ArrayCopy, Dispatch
+from gpu_executor.kernel import Grid
 from gpu_executor.kernels.families import PACK_BYTES
+from gpu_executor.plan import Piece, Plan, check_grid, split_range
+
+PieceGrid = tuple[Piece, Grid]
+"""A piece of a call and its work-groups."""
+
+
+def split_call(
+    plan: Plan, signature: Signature, device: DeviceInfo, grid: Grid | None = None
+) -> tuple[PieceGrid, ...]:
+    """Split a call into pieces, each with its work-groups; `grid` replaces those of the signature,
+    where the parameters determine them."""
+    if grid is not None:
+        check_grid(signature.kernel, grid, device)
+    count = max(signature.count, 1)
+    if signature.kernel.split == "whole":
+        given = grid or signature.grid or (plan.groups(signature.invocations), 1, 1)
+        return ((Piece(0, count), given),)
+    return tuple(
+        (piece, (plan.groups(piece.count), 1, 1)) for piece in split_range(count, plan.chunk)
+    )
 
 
 class DispatchParts:
@@ -47,8 +71,8 @@ class DispatchParts:
         """The parts in order, on the arrays that stand for those of the dispatch: contiguous, and
         at offsets that the device binds at."""
         whole = self._dispatch
-        for start in range(0, whole.count, self.length):
-            count = min(self.length, whole.count - start)
+        for piece in split_range(whole.count, self.length):
+            start, count = piece.start, piece.count
             yield Dispatch(
                 whole.kernel,
                 tuple(

@@ -1,0 +1,173 @@
+"""The binder: what a dispatch of a call binds and what happens right before it.
+
+A piece of a call becomes bound steps: fills of the outputs that have initial values and of the
+scratch buffer, then a dispatch with its push constants, its work-groups and the buffer range of
+every binding. Slots and the command stream say where the arrays and the hidden buffers are; what a
+kernel declares is put into effect here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Generic, Literal, NamedTuple
+
+from gpu_executor.call import Operand, Signature
+from gpu_executor.kernel import Grid, Kernel
+from gpu_executor.parameters import ParameterValues
+from gpu_executor.plan import Piece
+from gpu_executor.vulkan.binding import Handle
+from gpu_executor.vulkan.bound_steps import BoundStep, CallDispatch, Memory
+from gpu_executor.vulkan.commands import Fill
+from gpu_executor.vulkan.descriptors import MIN_BINDING_BYTES, SetLayout
+from gpu_executor.vulkan.status_check import STATUS_BYTES, StatusCheck
+
+FILL_UNIT = 4
+"""vkCmdFillBuffer writes multiples of this many bytes."""
+ZERO = b"\0\0\0\0"
+
+HiddenUse = Literal["scratch", "status", "uniform", "push"]
+"""What a kernel binds behind its arguments: the scratch buffer, the status word, the uniform buffer
+of its parameters, and its push constants where these are in a uniform buffer."""
+
+
+class Place(NamedTuple, Generic[Memory]):
+    """Where an array begins."""
+
+    buffer: Handle
+    handle: int
+    """The handle of the buffer as an integer."""
+    offset: int
+    memory: Memory
+
+
+class HiddenBuffer(NamedTuple, Generic[Memory]):
+    """What a kernel binds behind its arguments."""
+
+    buffer: Handle
+    handle: int
+    """The handle of the buffer as an integer."""
+    offset: int
+    nbytes: int
+    memory: Memory | None = None
+    """None if no step waits for another because of it: a status word, and what the host writes
+    before the steps are submitted."""
+
+
+def list_hidden_buffers(
+    kernel: Kernel, scratch_bytes: int, params_binding: int | None = None
+) -> dict[HiddenUse, int]:
+    """Return the bytes of each hidden buffer of a kernel, in the order of `get_set_layout`.
+
+    `params_binding` is the binding of its push constants, if these are in a uniform buffer.
+    """
+    sizes: dict[HiddenUse, int] = {}
+    if kernel.scratch is not None:
+        sizes["scratch"] = max(scratch_bytes, FILL_UNIT)
+    if kernel.status:
+        sizes["status"] = STATUS_BYTES
+    if kernel.interface.uniform is not None:
+        sizes["uniform"] = kernel.interface.uniform.nbytes
+    if params_binding is not None:
+        sizes["push"] = kernel.push_bytes
+    return sizes
+
+
+def get_set_layout(kernel: Kernel, params_binding: int | None = None) -> SetLayout:
+    """Return the layout of a kernel's descriptor set: its arguments, then its hidden buffers."""
+    uniform = kernel.interface.uniform
+    uniforms: tuple[int, ...] = () if uniform is None else (uniform.binding,)
+    if params_binding is not None:
+        uniforms += (params_binding,)
+    return tuple(kernel.interface.bindings), uniforms
+
+
+def make_dispatch(
+    kernel: Kernel,
+    sizes: tuple[int, int],
+    count: int,
+    grid: Grid,
+    shape_words: bytes,
+    values: ParameterValues,
+    params_binding: int | None = None,
+) -> CallDispatch:
+    """Make the dispatch of a piece of `count` elements. `sizes` are the size of a work-group and
+    the elements of an invocation.
+
+    Push constants in a uniform buffer are not part of the dispatch.
+    """
+    push = b"" if params_binding is not None else kernel.compose_push(count, shape_words, values)
+    return CallDispatch(kernel, *sizes, push, grid, get_set_layout(kernel, params_binding))
+
+
+def bind_piece(
+    dispatch: CallDispatch,
+    piece: Piece,
+    arguments: Sequence[tuple[Operand, Place[Memory]]],
+    hidden: Mapping[HiddenUse, HiddenBuffer[Memory]],
+    scratch_bytes: int,
+    check: StatusCheck | None = None,
+) -> list[BoundStep[Memory]]:
+    """Return the steps of a piece: fills, then the dispatch.
+
+    `arguments` are the operands of the call with the places of their first elements. Exactly the
+    range of the piece is bound, so that `length()` in the code is its number of elements.
+    """
+    kernel = dispatch.kernel
+    whole = kernel.split == "whole"
+    steps: list[BoundStep[Memory]] = []
+    read: list[Memory] = []
+    written: list[Memory] = []
+    bindings: list[int] = []
+    init = iter(kernel.init)
+    for operand, place in arguments:
+        size, memory = operand.type.nbytes, place.memory
+        offset = place.offset if whole else place.offset + piece.start * size
+        nbytes = operand.nbytes if whole else piece.count * size
+        bindings += (place.handle, offset, max(nbytes, MIN_BINDING_BYTES))
+        (written if operand.is_output else read).append(memory)
+        pattern = None if operand.is_input else next(init)
+        if pattern is not None and nbytes:
+            filled = -(-nbytes // FILL_UNIT) * FILL_UNIT
+            steps.append(BoundStep(Fill(place.buffer, offset, filled, pattern), (memory,), 0))
+    for use, each in hidden.items():
+        bindings += (each.handle, each.offset, each.nbytes)
+        if each.memory is None:
+            continue
+        (written if use == "scratch" else read).append(each.memory)
+        if use == "scratch" and scratch_bytes:
+            fill = Fill(each.buffer, each.offset, each.nbytes, ZERO)
+            steps.append(BoundStep(fill, (each.memory,), 0))
+    steps.append(BoundStep(dispatch, read + written, len(read), bindings, check))
+    return steps
+
+
+def list_outputs_over_inputs(
+    signature: Signature, places: Sequence[Hashable | None], in_place: bool
+) -> list[int]:
+    """Return the indices of the arguments whose results need memory of their own: their array is
+    that of an input too, and the kernel may read the input after it has written the output.
+
+    `places` has what identifies the array of each input, then of each output; None for an array
+    that the kernel does not bind where it is. `in_place` is `Call.in_place`.
+    """
+    kernel = signature.kernel
+    if not in_place or kernel.always_in_place:
+        return []
+    inputs = len(signature.inputs)
+    passed = [argument for argument in kernel.arguments if argument.is_input]
+    found = []
+    for index, output in enumerate(signature.outputs):
+        place = places[inputs + index]
+        if (
+            place is not None
+            and any(
+                each == place
+                and operand is not output  # an in-out argument is its own result
+                and argument.binding not in kernel.in_place_bindings
+                for each, operand, argument in zip(
+                    places[:inputs], signature.inputs, passed, strict=True
+                )
+            )
+        ):
+            found.append(index)
+    return found
