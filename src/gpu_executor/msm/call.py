@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpu_executor.arguments import parse_count
+from gpu_executor.arguments import describe, parse_count
 from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError
 from gpu_executor.fields import FieldArray
-from gpu_executor.fields.layout_array import LayoutArray, find_array_device
+from gpu_executor.fields.layout_array import LayoutArray
 from gpu_executor.msm.host import HostMsmPlan, run_on_host
 from gpu_executor.msm.parts import MsmParts, plan_parts, plan_whole, starts_with_points
 from gpu_executor.msm.run import run_on_device, run_tables
@@ -227,13 +227,19 @@ def _find_target(curve: CurveGroup, points: Any, device: Backend | None) -> Arra
     """The device that points of the host are copied to; None if they stay where they are."""
     if device is None:
         return None
-    target = find_array_device(curve.name, device)
+    # Loaded already by whoever has a device.
+    from gpu_executor.backend import Backend, require_array_device
+
+    if not isinstance(device, Backend):
+        raise ArgumentTypeError(
+            f"{curve.name}: device= is {describe(device)}; it takes an executor or a backend"
+        )
     if isinstance(points, PointTable) or (isinstance(points, LayoutArray) and points.on_device):
         raise ArgumentTypeError(
             f"{curve.name}: device= is for points on the host; these are on a device, which "
             "computes with them: leave device= out"
         )
-    return target
+    return require_array_device(device)
 
 
 def _find_batch(curve: CurveGroup, shape: Shape, factors: ElementData) -> Shape:
