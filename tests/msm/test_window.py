@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Literal
 
 import pytest
 
@@ -57,7 +58,7 @@ def test_tables_that_a_call_makes_count_their_doublings() -> None:
 @pytest.mark.parametrize("kind", ["cpu", "discrete"])
 @pytest.mark.parametrize("sets", [None, 4])
 def test_with_tables_windows_share_buckets(
-    cpu: DeviceInfo, most: int, kind: str, sets: int | None
+    cpu: DeviceInfo, most: int, kind: Literal["cpu", "discrete"], sets: int | None
 ) -> None:
     """As many tables as the memory has room for; all windows of one table have buckets."""
     points, info = 64, dataclasses.replace(cpu, kind=kind)
