@@ -59,13 +59,13 @@ SHARED_PIPELINES = {
     "tests/curves/test_point_encoding.py": "roots",
     "tests/curves/test_device_point_encoding.py": "roots",
     "tests/curves/test_device_small_curves.py": "small curves",
-    "tests/curves/test_msm_parts.py": "small curves",
-    "tests/curves/test_device_msm.py": "BLS12-381",
+    "tests/msm/test_run.py": "small curves",
+    "tests/msm/test_device.py": "BLS12-381",
     "tests/curves/test_device_points.py": "BLS12-381",
-    "tests/curves/test_glv.py": "BLS12-381",
-    "tests/curves/test_tables.py": "small curves",
+    "tests/msm/test_glv.py": "BLS12-381",
+    "tests/msm/test_tables.py": "small curves",
     "tests/curves/test_wide_points.py": "small curves",
-    "tests/ops/test_msm.py": "BLS12-381",
+    "tests/msm/test_plan.py": "BLS12-381",
     "tests/bench/test_msm.py": "BLS12-381",
 }
 """The files whose tests run the same pipelines. Lavapipe compiles each for seconds in every

@@ -44,6 +44,7 @@ LAYERS: list[set[str]] = [
     {"vulkan", "cpu", "webgpu"},  # the backends
     {"ops"},  # algorithms of several dispatches
     {"fields"},  # the mathematics that users meet
+    {"msm"},  # multi-scalar multiplication
     {"curves"},  # curves over these fields
     {"executor"},  # kernels on any device
     {"kzg"},  # commitments and proofs of blobs

@@ -17,7 +17,7 @@ from gpu_executor.bench.msm import (
     TableRow,
     plan_points,
 )
-from gpu_executor.ops.msm import Msm
+from gpu_executor.msm.stages import Msm
 from tests.support.curves_under_test import FILLS_LIMBS, make_small
 from tests.support.device_arrays import get_device_memory
 

@@ -12,9 +12,10 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.curves import Curve, PointArray
-from gpu_executor.curves.host_points import get_arithmetic
-from gpu_executor.ops import msm, msm_parts
+from gpu_executor.msm import parts as msm_parts
+from gpu_executor.msm import stages as msm_stages
 from gpu_executor.ops import points as point_operations
+from gpu_executor.ops.host_points import get_arithmetic
 from tests.support.curves_under_test import (
     OVER_MERSENNE31,
     SMALL,
@@ -128,12 +129,12 @@ def test_msm_by_groups_of_several_invocations(
     """As GPUs compute it: runs of partial sums of all lengths, tables of multiples that a call
     makes, and windows that are sorted by themselves; the plan of each count of points is recorded
     with these choices."""
-    for module in (msm, point_operations):
+    for module in (msm_stages, point_operations):
         monkeypatch.setattr(module, "count_lanes", lambda *_: 4)
     monkeypatch.setattr(msm_parts, "choose_tables", lambda *_: tables)
-    monkeypatch.setattr(msm, "choose_block_length", lambda *_: block_length)
-    monkeypatch.setattr(msm, "LEAST_GROUP_LENGTH", 2)
-    monkeypatch.setattr(msm, "gains_by_rows", lambda *_: True)
+    monkeypatch.setattr(msm_stages, "choose_block_length", lambda *_: block_length)
+    monkeypatch.setattr(msm_stages, "LEAST_GROUP_LENGTH", 2)
+    monkeypatch.setattr(msm_stages, "gains_by_rows", lambda *_: True)
     curve, draw = SMALL[3], np.random.default_rng(block_length)
     points = list_points(curve)
     for count in (1, 40 + 2 * block_length + tables, 300 + 2 * block_length + tables):
@@ -177,13 +178,13 @@ def test_windows_that_several_dispatches_join(
     """As with long orders on a driver that limits the iterations of loops: one sum, batches, tables
     and a graph, each with a plan of its own, which is recorded with this limit."""
     made: list[int] = []
-    make_terms = msm.Msm._make_terms
+    make_terms = msm_stages.Msm._make_terms
 
-    def note_terms(self: msm.Msm, *arguments: Any) -> Any:
+    def note_terms(self: msm_stages.Msm, *arguments: Any) -> Any:
         made.append(len(arguments))
         return make_terms(self, *arguments)
 
-    monkeypatch.setattr(msm.Msm, "_make_terms", note_terms)
+    monkeypatch.setattr(msm_stages.Msm, "_make_terms", note_terms)
     draw = random.Random(1)
     for steps, count in ((2, 3), (8, 19)):
         iterations = steps * point_operations.TERM_ITERATIONS[curve.key.degree]

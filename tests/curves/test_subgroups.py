@@ -9,8 +9,8 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.curves import Curve, PointArray
 from gpu_executor.curves.endomorphism import Endomorphism, list_cube_root_maps
-from gpu_executor.curves.host_points import get_arithmetic
 from gpu_executor.errors import CurveError
+from gpu_executor.ops.host_points import get_arithmetic
 from gpu_executor.primes import moduli
 from tests.support.curves_under_test import draw_points, find_outside_points, get_curve
 

@@ -17,10 +17,10 @@ import gpu_executor as gx
 from gpu_executor.curves import Curve, PointArray, weil_pairing
 from gpu_executor.curves import curve as curve_module
 from gpu_executor.curves.endomorphism import Endomorphism
-from gpu_executor.curves.host_points import get_arithmetic
 from gpu_executor.curves.point_encoding import Sec1Encoding
 from gpu_executor.errors import ArgumentTypeError, CurveError, PointError
 from gpu_executor.fields import ExtensionField, Field
+from gpu_executor.ops.host_points import get_arithmetic
 from gpu_executor.primes import Prime
 from gpu_executor.primes.curve_key import CurveKey
 from tests.support.curves_under_test import (

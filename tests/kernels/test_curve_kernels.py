@@ -13,7 +13,7 @@ from gpu_executor.curves import Curve, PointArray
 from gpu_executor.fields import Field
 from gpu_executor.kernels.build import GLSL
 from gpu_executor.kernels.curves import choose_variant, choose_work_group
-from gpu_executor.ops.msm_runs import msm
+from gpu_executor.msm.run import run_rows
 from tests.support.device_arrays import get_device_memory
 
 TEXT = (GLSL / "curves" / "point_serial.glsl").read_text()
@@ -73,7 +73,9 @@ def test_sums_add_equal_points_opposite_points_and_infinity(
         [[scalar >> 32 * i & 0xFFFFFFFF for i in range(8)] for scalar in scalars], np.uint32
     )
     bits = curve.order.bit_length()
-    found = PointArray(curve, msm(device, curve.key, points, device.put(words[None]), bits).numpy())
+    found = PointArray(
+        curve, run_rows(device, curve.key, points, device.put(words[None]), bits).numpy()
+    )
     total = sum(a * b for a, b in zip(logarithms, scalars, strict=True))
     assert (found == curve.generator * [total]).all()
 

@@ -32,10 +32,10 @@ from gpu_executor.kernels.curves import (
     f64_curve_limbs,
     point_limbs,
 )
-from gpu_executor.ops.msm import Msm, Sums
-from gpu_executor.ops.msm_plan import choose_f64_limbs
-from gpu_executor.ops.msm_runs import msm
-from gpu_executor.ops.points import get_f64_constants, make_dispatch, to_limb_form
+from gpu_executor.msm.plan import choose_f64_limbs
+from gpu_executor.msm.run import run_rows
+from gpu_executor.msm.stages import BucketSums, Msm, get_f64_constants
+from gpu_executor.ops.points import make_dispatch, to_limb_form
 from gpu_executor.primes.prime import Prime, is_prime
 from gpu_executor.vulkan.device_memory import DeviceMemory
 from gpu_executor.vulkan.device_trials import F64_LIMB_FEATURES
@@ -86,7 +86,7 @@ def device(
     monkeypatch.setitem(vars(memory), "f64_limbs", True)
     made = Msm.make_sums
 
-    def make_sums(self: Msm, buckets: DeviceArray | None = None) -> Sums:
+    def make_sums(self: Msm, buckets: DeviceArray | None = None) -> BucketSums:
         limbs = choose_f64_limbs(self._device, self._curve)
         return dataclasses.replace(made(self, buckets), grouped=False, f64_limbs=limbs)
 
@@ -193,7 +193,7 @@ def test_other_kernels_read_the_sums(device: DeviceMemory, scalars: str) -> None
     points = curve.generator * [each % curve.order for each in logarithms]
     words = np.array([[each >> 32 * i & 0xFFFFFFFF for i in range(8)] for each in chosen], WORD)
     there, bits = device.put(points.affine().numpy()), curve.order.bit_length()
-    found = msm(device, curve.key, there, device.put(words[None]), bits)
+    found = run_rows(device, curve.key, there, device.put(words[None]), bits)
     total = sum(a * b for a, b in zip(logarithms, chosen, strict=True))
     assert (PointArray(curve, found.numpy()) == curve.generator * [total % curve.order]).all()
 

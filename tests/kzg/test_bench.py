@@ -16,7 +16,7 @@ from gpu_executor.bench.kzg import KzgRow
 from gpu_executor.cli import bench_kzg
 from gpu_executor.curves import BLS12_381_G1
 from gpu_executor.kzg.cell_proofs import CellProver
-from gpu_executor.ops.msm_plan import MsmPlan
+from gpu_executor.msm.plan import MsmPlan
 from tests.support.kzg_setups import SetupPair, make_blob, make_blob_of
 
 ZERO = BLS12_381_G1.infinity((1, 128))
@@ -96,7 +96,7 @@ def test_stages_are_timed_and_their_proofs_checked(
 def test_products_are_counted_from_plans() -> None:
     """One blob with windows of 8 bits and all tables, as a GPU of many cores computes it."""
     fixed = MsmPlan(64, 128, 255, 8, 32, point_sets=128)
-    convolution = MsmPlan(32, 128, 255, 8, 32, point_sets=4, sums_per_set=32)
+    convolution = MsmPlan(32, 128, 255, 8, 32, point_sets=4, msms_per_set=32)
     assert bench.count_products(fixed) == 262_144 * 10 + 128 * 128 * 2 * 14
     assert bench.count_products(convolution) == 131_072 * 10 + 128 * 128 * 2 * 14
     assert bench.count_doublings(convolution) == 4 * 32 * (31 * 8) * 9

@@ -9,9 +9,9 @@ from typing import Any
 
 import gpu_executor as gx
 from gpu_executor.curves import Curve, PointArray
-from gpu_executor.curves.host_points import get_arithmetic
 from gpu_executor.curves.point_encoding import PointEncoding
 from gpu_executor.fields import MERSENNE31, ExtensionField, Field
+from gpu_executor.ops.host_points import get_arithmetic
 
 IntPoint = tuple[int, int] | None
 """A point over a prime field: x and y, or None for the point at infinity."""

@@ -12,7 +12,7 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.errors import ClosedError, OutOfMemoryError
-from gpu_executor.ops import msm_parts
+from gpu_executor.msm import parts as msm_parts
 from gpu_executor.vulkan import binding, device_memory, memory, transfers
 from gpu_executor.vulkan.device_storage import VulkanStorage
 from gpu_executor.vulkan.timeline import Timeline

@@ -21,8 +21,8 @@ from gpu_executor.curves import Curve, PointArray
 from gpu_executor.curves.parameters import get_named
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import Dispatch
-from gpu_executor.ops.msm import Msm
-from gpu_executor.ops.msm_plan import plan_msm
+from gpu_executor.msm.plan import plan_msm
+from gpu_executor.msm.stages import Msm
 from gpu_executor.ops.points import make_points
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 

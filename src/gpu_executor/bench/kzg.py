@@ -42,7 +42,7 @@ from gpu_executor.fields import Field, eip4844
 from gpu_executor.graphs import graph
 from gpu_executor.kzg.cell_proofs import plan_convolution
 from gpu_executor.kzg.setup_file import find_mainnet_setup
-from gpu_executor.ops.msm_plan import ADDITIONS_PER_BUCKET, MsmPlan
+from gpu_executor.msm.plan import ADDITIONS_PER_BUCKET, MsmPlan
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
 BATCHES, BATCHES_ON_CPU = (1, 6, 21, 72, 128), (1,)

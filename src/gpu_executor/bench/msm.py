@@ -28,9 +28,9 @@ from gpu_executor.curves.parameters import get_named
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.fields import Field, FieldArray
-from gpu_executor.ops.msm import Msm
-from gpu_executor.ops.msm_parts import plan_whole
-from gpu_executor.ops.msm_plan import MsmPlan, plan_msm
+from gpu_executor.msm.parts import plan_whole
+from gpu_executor.msm.plan import MsmPlan, plan_msm
+from gpu_executor.msm.stages import Msm
 from gpu_executor.ops.points import make_points
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
@@ -44,7 +44,7 @@ LARGEST_TABLE = 16
 LARGEST_SKEWED, LARGEST_SKEWED_ON_CPU = 16, 6
 """log2 of the number of points with skewed scalars."""
 BATCH, BATCH_ON_CPU = (1024, 12), (4, 6)
-"""Sums of a batch, and log2 of the number of their points."""
+"""MSMs of a batch, and log2 of the number of their points."""
 REPEATS, REPEATS_ON_CPU = 7, 3
 FEW_SUMS = 16
 """Sums that the host converts to affine form: one takes 0.1 ms, where an NVIDIA H200 takes 0.3 ms.
@@ -101,7 +101,7 @@ class MsmRow:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """Times of sums with a table of multiples, and of the same sums without."""
+    """Times of MSMs with a table of multiples, and of the same MSMs without."""
 
     batch: int
     log_points: int
@@ -116,7 +116,7 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True)
 class SkewRow:
-    """The time of a sum with skewed scalars."""
+    """The time of an MSM with skewed scalars."""
 
     log_points: int
     scalars: str
@@ -381,7 +381,7 @@ class _CurveBenchmark:
 
 
 def plan_points(curve: Curve, count: int) -> MsmPlan:
-    """The plan of a sum of points in the group of prime order, which no device changes."""
+    """The plan of an MSM of points in the group of prime order, which no device changes."""
     return plan_msm(count, 1, curve.order.bit_length(), curve.glv)
 
 
@@ -437,7 +437,7 @@ def _time_stages(
     points: DeviceArray,
     scalars: DeviceArray,
 ) -> Iterator[tuple[str, float]]:
-    """Run the stages of a multi-scalar multiplication, each by itself; yields their seconds."""
+    """Run the stages of an MSM, each by itself; yields their seconds."""
     device = gpu._session.device_memory
     msm, result = Msm(device, curve.key, plan), make_points(device, curve.key, plan.batch)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gpu_executor.curves.curve import Curve
 from gpu_executor.curves.parameters import NAMES, get_named
 from gpu_executor.curves.point_array import PointArray
-from gpu_executor.curves.point_table import PointTable
+from gpu_executor.msm.tables import PointTable
 
 if TYPE_CHECKING:
     BLS12_377_G1: Curve

@@ -19,10 +19,6 @@ from gpu_executor.arguments import is_integer, parse_shape
 from gpu_executor.curves import point_operations
 from gpu_executor.curves.coordinate_arithmetic import FieldCoordinates, IntegerCoordinates
 from gpu_executor.curves.endomorphism import Endomorphism
-from gpu_executor.curves.host_coordinates import CoordinateField
-from gpu_executor.curves.host_points import get_arithmetic
-from gpu_executor.curves.msm_call import explain_msm, run_msm
-from gpu_executor.curves.msm_explanation import HostMsmPlan
 from gpu_executor.curves.point_array import (
     Axes,
     PointArray,
@@ -31,8 +27,6 @@ from gpu_executor.curves.point_array import (
     PointLayout,
 )
 from gpu_executor.curves.point_encoding import PointEncoding
-from gpu_executor.curves.point_table import PointTable, load_table, make_table
-from gpu_executor.curves.scalars import load_scalars, refuse_ambiguous_row, to_scalar_words
 from gpu_executor.curves.weil_pairing import is_paired_to_one, may_have_more_points_of_order
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import (
@@ -46,9 +40,20 @@ from gpu_executor.errors import (
 from gpu_executor.fields import ExtensionField, Field
 from gpu_executor.fields.finite_field import FiniteFieldArray, as_int
 from gpu_executor.fields.layout_array import check_one_place, find_array_device, parse_axes
+from gpu_executor.msm.call import explain_msm, explain_table_msm, run_msm, run_table_msm
+from gpu_executor.msm.host import HostMsmPlan
+from gpu_executor.msm.parts import MsmParts
+from gpu_executor.msm.scalars import (
+    CurveGroup,
+    load_scalars,
+    refuse_ambiguous_row,
+    to_scalar_words,
+)
+from gpu_executor.msm.tables import PointTable, load_table, make_table
 from gpu_executor.ops import elementwise, indexing
 from gpu_executor.ops.elementwise import ElementData
-from gpu_executor.ops.msm_parts import MsmParts
+from gpu_executor.ops.host_coordinates import CoordinateField
+from gpu_executor.ops.host_points import get_arithmetic
 from gpu_executor.ops.operation import Operation
 from gpu_executor.ops.point_bytes import can_compare_images, compare_images
 from gpu_executor.ops.scalars import ONE_COLUMN_BITS
@@ -66,7 +71,7 @@ Coefficient = Any
 """An element of the curve's field: an integer, or a tuple of integers c0, c1, ..."""
 
 
-class Curve(ByIdentity):
+class Curve(CurveGroup, ByIdentity):
     """The points (x, y) with y^2 = x^3 + a x + b over a field, and the point at infinity.
 
     `order` is the prime order of the group that `generator` generates, which may be a part of all
@@ -495,7 +500,9 @@ class Curve(ByIdentity):
         `window` is the number of bits of a digit of a scalar, chosen if it is None. The tables take
         at most `memory` bytes of the device, by default 1 GiB, or 64 MiB on a CPU.
         """
-        return make_table(self.check_points(points), window, memory)
+        own = self.check_points(points)
+        known = own.known_in_subgroup
+        return make_table(self, own.affine().data, window, memory, known_in_subgroup=known)
 
     def load_table(self, path: str | Path, points: PointArray) -> PointTable:
         """Read the tables of these points from a file that `PointTable.save` has written.
@@ -503,7 +510,8 @@ class Curve(ByIdentity):
         The file of other points and a damaged one raise `GpuError`, one that cannot be read
         `OSError`. Load no file that somebody else could have written.
         """
-        return load_table(self.check_points(points), path)
+        own = self.check_points(points)
+        return load_table(self, own.affine().data, path, known_in_subgroup=own.known_in_subgroup)
 
     def msm(
         self,
@@ -529,7 +537,11 @@ class Curve(ByIdentity):
         copied to its device in parts and added there, so they may be larger than its memory. The
         result is on the host. The scalars are on the host or on that device.
         """
-        return run_msm(self, points, scalars, byteorder, device)
+        if isinstance(points, PointTable):
+            words = run_table_msm(self, points, scalars, byteorder, device)
+            return PointArray(self, words, known_in_subgroup=points.known_in_subgroup)
+        own = self.check_points(points)
+        return own.wrap_like(run_msm(self, own, scalars, byteorder, device, self._get_glv(own)))
 
     def explain_msm(
         self,
@@ -546,7 +558,16 @@ class Curve(ByIdentity):
         the host without one. Without scalars the plan is that of `batch` sums with scalars of the
         host as long as the order.
         """
-        return explain_msm(self, points, scalars, batch, byteorder, device)
+        if isinstance(points, PointTable):
+            return explain_table_msm(self, points, scalars, batch, byteorder, device)
+        own = points if is_integer(points) else self.check_points(points)
+        glv = self._get_glv(own) if isinstance(own, PointArray) else self.glv
+        return explain_msm(self, own, scalars, batch, byteorder, device, glv)
+
+    def _get_glv(self, points: PointArray) -> Glv | None:
+        """How scalars of these points are split into halves; None if they are not. An endomorphism
+        has the eigenvalue on points of the group of prime order alone."""
+        return self.glv if points.known_in_subgroup else None
 
     @functools.cached_property
     def glv(self) -> Glv | None:

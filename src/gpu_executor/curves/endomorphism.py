@@ -23,7 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gpu_executor.curves.host_coordinates import CoordinateField
+from gpu_executor.ops.host_coordinates import CoordinateField
 from gpu_executor.primes import Prime
 from gpu_executor.primes.glv import find_cube_root_of_unity
 

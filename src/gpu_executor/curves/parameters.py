@@ -16,7 +16,6 @@ from gpu_executor.curves.endomorphism import (
     list_cube_root_maps,
     make_frobenius_map,
 )
-from gpu_executor.curves.host_coordinates import CoordinateField
 from gpu_executor.curves.point_encoding import (
     ArkworksEncoding,
     Eip196Encoding,
@@ -37,6 +36,7 @@ from gpu_executor.fields import (
 )
 from gpu_executor.fields import PALLAS as PALLAS_FQ
 from gpu_executor.fields import VESTA as VESTA_FQ
+from gpu_executor.ops.host_coordinates import CoordinateField
 from gpu_executor.primes import moduli
 
 

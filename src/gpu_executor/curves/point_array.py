@@ -16,7 +16,6 @@ from typing import Any, Literal, NoReturn, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.curves.host_points import get_arithmetic
 from gpu_executor.curves.point_operations import to_affine
 from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.dispatch import ArrayDevice
@@ -24,6 +23,7 @@ from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError
 from gpu_executor.fields.layout_array import LayoutArray
 from gpu_executor.fields.numpy_functions import SHAPE_FUNCTIONS, Functions, call_numpy_function
 from gpu_executor.ops import elementwise
+from gpu_executor.ops.host_points import get_arithmetic
 from gpu_executor.primes import Form, Prime
 from gpu_executor.primes.curve_key import CurveKey
 

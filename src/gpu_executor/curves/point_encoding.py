@@ -23,7 +23,6 @@ import numpy.typing as npt
 
 from gpu_executor.arguments import is_masked
 from gpu_executor.curves.coordinate_arithmetic import CoordinateArithmetic, Sign
-from gpu_executor.curves.host_coordinates import CoordinateField
 from gpu_executor.curves.point_array import PointArray
 from gpu_executor.errors import (
     ArgumentShapeError,
@@ -32,6 +31,7 @@ from gpu_executor.errors import (
     ElementRangeError,
     PointError,
 )
+from gpu_executor.ops.host_coordinates import CoordinateField
 from gpu_executor.ops.point_bytes import NO_ROOT, NOT_BELOW, SIGNED_ZERO
 from gpu_executor.primes import encoding
 from gpu_executor.primes.curve_key import CurveKey

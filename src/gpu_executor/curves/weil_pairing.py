@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.curves.host_points import get_arithmetic
 from gpu_executor.curves.point_array import PointArray
+from gpu_executor.ops.host_points import get_arithmetic
 
 Booleans = npt.NDArray[np.bool_]
 Values = Any

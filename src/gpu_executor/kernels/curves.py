@@ -1,6 +1,6 @@
 """Kernels on points of curves: which module serves a curve, its constants and its limbs.
 
-Only a `Dispatch` runs these kernels (`ops/points.py`, `ops/msm.py`, `ops/affine_rounds.py`).
+Only a `Dispatch` runs these kernels (`ops/points.py`, `msm/stages.py`).
 `glsl/curves/coordinate.glsl` describes the numbers that they compute with,
 `glsl/curves/point_group.glsl` the groups.
 """

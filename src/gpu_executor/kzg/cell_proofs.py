@@ -29,8 +29,9 @@ from gpu_executor.curves import BLS12_381_G1, PointArray
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.fields import BLS12_381_FR, FieldArray
 from gpu_executor.graphs import graph
-from gpu_executor.ops.msm_plan import MsmPlan
-from gpu_executor.ops.point_sets import make_multiples, plan_sets, sum_sets, to_tables
+from gpu_executor.msm.plan import MsmPlan, plan_sets
+from gpu_executor.msm.run import run_sets
+from gpu_executor.msm.tables import make_multiples, to_tables
 
 if TYPE_CHECKING:
     from gpu_executor.backend import Backend
@@ -91,7 +92,7 @@ class CellProver:
 
     def sum_fixed_sets(self, scalars: DeviceArray) -> PointArray:
         """u / 2, (n, 128)."""
-        sums = sum_sets(G1.key, self.plan, self._tables, scalars)
+        sums = run_sets(G1.key, self.plan, self._tables, scalars)
         return PointArray(G1, sums).reshape(-1, CELLS)
 
     def convolve(self, halves: PointArray) -> PointArray:
@@ -104,7 +105,7 @@ class CellProver:
         tables = to_tables(G1.key, make_multiples(G1.key, plan, _get_words(sets)))
         taps = self._taps.broadcast_to((blobs, *self._taps.shape)).copy()
         scalars = taps.reshape(blobs * CELLS, QUARTER, -1)
-        sums = sum_sets(G1.key, plan, tables, scalars, sums_per_set=QUARTER)
+        sums = run_sets(G1.key, plan, tables, scalars, msms_per_set=QUARTER)
         convolved = PointArray(G1, sums).reshape(blobs, 2, 2, QUARTER)
         cyclic, negacyclic = convolved[:, :, 0], convolved[:, :, 1]
         outputs = G1.concatenate([cyclic + negacyclic, cyclic - negacyclic], axis=2)

@@ -17,7 +17,6 @@ import numpy as np
 from gpu_executor.arguments import describe
 from gpu_executor.backend import Backend, require_array_device
 from gpu_executor.curves import BLS12_381_G1, PointArray, PointTable
-from gpu_executor.curves.point_table import make_table_of
 from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import (
@@ -48,8 +47,8 @@ from gpu_executor.kzg.setup_file import (
     read_setup,
     write_points,
 )
-from gpu_executor.ops.msm_plan import TABLE_BYTES, MsmPlan, plan_tables
-from gpu_executor.ops.point_sets import count_table_bytes, make_multiples
+from gpu_executor.msm.plan import TABLE_BYTES, MsmPlan, count_table_bytes, plan_tables
+from gpu_executor.msm.tables import make_multiples, make_table_of
 from gpu_executor.settings import Settings
 
 T = TypeVar("T")
@@ -192,7 +191,9 @@ class TrustedSetup:
         multiples = self._load_multiples(
             "commitments", plan, lambda: self.lagrange.reshape(1, G1_POINTS)
         )
-        return make_table_of(self.lagrange, plan, multiples.reshape(-1))
+        words = self.lagrange.affine().data, plan, multiples.reshape(-1).affine().data
+        known = self.lagrange.known_in_subgroup
+        return make_table_of(BLS12_381_G1, *words, known_in_subgroup=known)
 
     def _make_cell_prover(self) -> CellProver:
         _, plan = plan_setup(self._gpu.device, self.memory)

@@ -27,7 +27,6 @@ from gpu_executor.kernels.curves import (
     count_lanes,
     curve_kernel,
     encode_constants,
-    encode_f64_constants,
     point_limbs,
 )
 from gpu_executor.ops import elementwise, extensions, scans
@@ -138,14 +137,6 @@ def get_constants(device: ArrayDevice, curve: CurveKey) -> DeviceArray:
     """The constants of a curve on a device."""
     return device.cache(
         ("curve constants", curve), lambda: device.put(encode_constants(curve).reshape(-1))
-    )
-
-
-def get_f64_constants(device: ArrayDevice, curve: CurveKey, limbs: LimbLayout) -> DeviceArray:
-    """The constants of a curve for kernels with f64 limbs, on a device."""
-    return device.cache(
-        ("f64 constants", curve),
-        lambda: device.put(encode_f64_constants(curve, limbs).view(np.uint32).reshape(-1)),
     )
 
 
@@ -271,19 +262,6 @@ def mul(curve: CurveKey, p: DeviceArray, scalars: ElementData) -> DeviceArray:
             curve, shape, point, q=result, scalars=factors, bits=bits, first_bit=first_bit
         )
     assert result is not None
-    return result
-
-
-def shift_points(curve: CurveKey, p: DeviceArray, tables: int, shift: int) -> DeviceArray:
-    """2^(k * shift) P for k below `tables`: XYZZ points (tables, ...)."""
-    device: ArrayDevice = p.storage.device
-    shape = get_shape(curve, p)
-    result = make_points(device, curve, tables, *shape)
-    count = math.prod(shape)
-    if count:
-        arrays = to_limb_form(device, curve, p), get_constants(device, curve), result
-        push = count_coordinates(curve, p), tables, shift
-        device.submit([make_dispatch(device, curve, "shift_points", arrays, count, push)])
     return result
 
 

@@ -1,4 +1,4 @@
-// One round of affine additions (ops/affine_rounds.py): the sums of `pairs` of points, or the first point
+// One round of affine additions (msm/stages.py): the sums of `pairs` of points, or the first point
 // where the second is NONE. An index has the bit NEGATIVE where its point is subtracted. The pairs of
 // the round are those between two of the `offsets`, and their sums begin at 0.
 //

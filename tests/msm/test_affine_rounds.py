@@ -14,9 +14,18 @@ import gpu_executor as gx
 from gpu_executor.curves import Curve
 from gpu_executor.errors import OutOfMemoryError
 from gpu_executor.kernels.curves import curve_limbs
-from gpu_executor.ops import affine_rounds, msm_parts, msm_plan
-from gpu_executor.ops.affine_rounds import AffineRounds, choose_rounds, count_sums
-from gpu_executor.ops.msm_plan import has_rounds, plan_msm, resize_plan, with_rounds
+from gpu_executor.msm import parts as msm_parts
+from gpu_executor.msm import plan as msm_plan
+from gpu_executor.msm import stages as msm_stages
+from gpu_executor.msm.plan import (
+    choose_rounds,
+    count_sums,
+    has_rounds,
+    plan_msm,
+    resize_plan,
+    with_rounds,
+)
+from gpu_executor.msm.stages import AffineRounds
 from gpu_executor.ops.points import to_limb_form
 from gpu_executor.vulkan import device_trials
 from gpu_executor.vulkan.device_trials import measure_bytes_per_product
@@ -43,7 +52,7 @@ LARGER = [OVER_MERSENNE31, FILLS_LIMBS, FILLS_WORDS, gx.curves.BN254_G1, gx.curv
 @pytest.fixture(autouse=True)
 def few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     """An invocation has several pairs, though there are few."""
-    monkeypatch.setattr(affine_rounds, "LEAST_PAIRS", 3)
+    monkeypatch.setattr(msm_stages, "LEAST_PAIRS", 3)
 
 
 def draw_points(curve: Curve, draw: random.Random, count: int) -> list[IntPoint]:
@@ -142,7 +151,7 @@ def test_msm_in_rounds(
 ) -> None:
     """As a GPU with integer limbs computes it, recorded, with skewed scalars too; the scalars of
     the host may come in two slices."""
-    monkeypatch.setattr(affine_rounds, "LEAST_ROUND_PAIRS", 64)
+    monkeypatch.setattr(msm_plan, "LEAST_ROUND_PAIRS", 64)
     monkeypatch.setattr(msm_parts, "has_rounds", lambda *_: True)
     monkeypatch.setattr(msm_parts, "choose_tables", lambda *_: 1)  # as for many points
     if slices:
@@ -167,7 +176,7 @@ def test_msm_in_rounds(
 
 
 def test_rounds_are_chosen_by_pairs_and_by_the_length_of_runs() -> None:
-    pairs = affine_rounds.LEAST_ROUND_PAIRS
+    pairs = msm_plan.LEAST_ROUND_PAIRS
     assert [choose_rounds(each, 1) for each in (0, pairs, 2 * pairs - 1)] == [0, 0, 0]
     assert [choose_rounds(pairs << each, 1) for each in (1, 2, 4)] == [1, 2, 4]
     assert choose_rounds(16 * pairs, 4 * pairs) == 1  # runs of 4 become runs of 2

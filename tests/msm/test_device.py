@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import gpu_executor as gx
 from gpu_executor.curves import Curve, PointArray
-from gpu_executor.curves.host_points import PointArithmetic
 from gpu_executor.ops import scalars as scalars_module
+from gpu_executor.ops.host_points import PointArithmetic
 from gpu_executor.ops.scalars import count_bits
 from tests.support.curves_under_test import (
     FILLS_LIMBS,
@@ -70,7 +70,7 @@ def test_statistics_count_the_dispatches_of_curve_operations(
     """All additions run on the device: the arithmetic of the host is not called."""
     points = gpu.to_device(draw_points(G1, 65, seed=1))
     scalars = gpu.to_device(G1.scalar_field.random(65, seed=2))
-    for name in ("add", "sum_rows", "multiply", "combine", "to_affine"):
+    for name in ("add", "sum_rows", "multiply", "climb", "to_affine"):
         monkeypatch.setattr(PointArithmetic, name, None)
     counted = [gpu.stats().dispatches]
     operations: list[Callable[[], PointArray]] = [
@@ -158,8 +158,8 @@ def test_views_of_scalars_on_the_device(gpu: gx.PersistentVulkanBackend) -> None
 def test_batches_with_points_of_their_own_run_in_parts(
     gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpu_executor.ops.msm_parts.MAX_ENTRIES_ON_CPU", 200)
-    monkeypatch.setattr("gpu_executor.ops.msm_parts.MAX_ENTRIES", 200)
+    monkeypatch.setattr("gpu_executor.msm.parts.MAX_ENTRIES_ON_CPU", 200)
+    monkeypatch.setattr("gpu_executor.msm.parts.MAX_ENTRIES", 200)
     points = draw_points(G1, 15, seed=7).reshape(5, 3)
     scalars = G1.scalar_field.random((5, 3), seed=8)
     found = G1.msm(gpu.to_device(points), scalars)

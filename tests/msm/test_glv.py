@@ -13,12 +13,12 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.curves import Curve, PointArray
 from gpu_executor.curves.parameters import NAMES
-from gpu_executor.curves.scalars import to_scalar_words
 from gpu_executor.errors import ArgumentTypeError, PointError
-from gpu_executor.ops import msm_parts
-from gpu_executor.ops.msm import Msm
-from gpu_executor.ops.msm_parts import MsmParts
-from gpu_executor.ops.msm_plan import MAX_WINDOW_BITS, MsmPlan
+from gpu_executor.msm import parts as msm_parts
+from gpu_executor.msm.parts import MsmParts
+from gpu_executor.msm.plan import DEVICE_COSTS, MsmPlan
+from gpu_executor.msm.scalars import to_scalar_words
+from gpu_executor.msm.stages import Msm
 from gpu_executor.primes.glv import LEAST_WINDOW_BITS, Glv
 from tests.support.curves_under_test import SMALL
 from tests.support.device_arrays import get_device_memory
@@ -102,7 +102,7 @@ def test_digits_of_halves(gpu: Gpu, curve: Curve) -> None:
     glv, scalars = get_glv(curve), list_scalars(curve)
     device, count, eigenvalue = get_device_memory(gpu), len(scalars), glv.eigenvalue
     words = gpu.to_device(to_scalar_words(curve.scalar_field, scalars))
-    for window_bits in range(LEAST_WINDOW_BITS, MAX_WINDOW_BITS + 1):
+    for window_bits in range(LEAST_WINDOW_BITS, DEVICE_COSTS.max_bits + 1):
         plan = MsmPlan(count, 1, glv.scalar_bits, window_bits, glv=glv)
         msm = Msm(device, curve.key, plan)
         keys, entries = (each.numpy() for each in msm.split_scalars(words, *msm.make_entries()))

@@ -8,15 +8,15 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.ops import msm_parts
-from gpu_executor.ops.msm_parts import (
+from gpu_executor.msm import parts as msm_parts
+from gpu_executor.msm.parts import (
     MemoryMeter,
     MsmParts,
     measure_memory,
     plan_parts,
     split_evenly,
 )
-from gpu_executor.ops.msm_plan import MsmPlan, plan_msm, with_rounds
+from gpu_executor.msm.plan import MsmPlan, plan_msm, with_rounds
 
 G1 = gx.curves.BLS12_381_G1.key
 GIB = 1 << 30
@@ -154,7 +154,7 @@ def test_batches_are_divided_before_the_points_are(info: DeviceInfo) -> None:
     whole = dataclasses.replace(plan_msm(4096, 4096, 255))
     found = plan_parts(G1, whole, MemoryMeter(info), 100 * GIB)
     assert found.part.entries <= msm_parts.MAX_ENTRIES
-    assert found.part.points == 4096 and len(found.sum_ranges) == found.count > 1
+    assert found.part.points == 4096 and len(found.batch_ranges) == found.count > 1
     smaller = plan_parts(G1, whole, MemoryMeter(info), GIB)
     assert smaller.part.points == 4096 and smaller.part.batch < found.part.batch
     assert "would exceed 75%" in str(smaller)

@@ -1,7 +1,14 @@
-"""How a multi-scalar multiplication on a device is split: its windows, its tables, its rounds.
+"""How an MSM is split: its windows, its tables of multiples, its rounds of affine additions.
 
-`MsmPlan` says it, and `plan_msm` and `plan_tables` choose it. `ops/msm.py` has the stages, and
-`ops/msm_parts.py` divides plans that exceed a device.
+`MsmPlan` says it. One function chooses the window of every kind of MSM, `choose_window`, by what
+additions cost there (`WindowCosts`):
+
+    plan_msm         points on a device            DEVICE_COSTS
+    plan_tables      a table of fixed points       TABLE_COSTS
+    plan_sets        sets of points with tables    SET_COSTS
+    HostMsmPlan      points on the host            HOST_COSTS
+
+`parts.py` divides plans that exceed a device.
 """
 
 from __future__ import annotations
@@ -18,25 +25,16 @@ from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentTypeError
 from gpu_executor.kernels.curves import count_lanes, curve_limbs, f64_curve_limbs
-from gpu_executor.ops.affine_rounds import choose_rounds, count_sums
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.glv import LEAST_WINDOW_BITS, Glv
 from gpu_executor.primes.prime import LimbLayout
 
 ADDITIONS_PER_BUCKET = 2
 """In the reduction of the buckets, all levels together."""
-ADDITION_COST = 3.4
-"""The time of such an addition, in mixed additions by single invocations: on an NVIDIA H200 0.6 G/s
-instead of 2.0 (BLS12-381 G1), 1.0 instead of 4.4 (BN254 G1). Groups of invocations take equally
-long for both."""
-DOUBLING_COST = 2900
-"""The time of a doubling that all others wait for, in additions by groups that fill the device: 4.9
-us on an NVIDIA H200. So 2^10 points of BLS12-381 G1 are added in windows of 8 bits: 1.08 ms, of 10
-bits 1.14 ms."""
 GROUPED_ENTRIES = 1 << 18
 """Below this number of entries, groups of invocations accumulate."""
 SHIFTED_TABLES, SHIFTED_LANES = 2, 1 << 14
-"""Tables of multiples that a sum of few points makes, and the lanes that compute them at most: one
+"""Tables of multiples that an MSM of few points makes, and the lanes that compute them at most: one
 subgroup for each of the 528 schedulers of an NVIDIA H200, which take no longer than one subgroup
 alone."""
 MOVED_COORDINATES, SAVED_PRODUCTS, LIMBS_OF_255_BITS = 12.5, 3.8, 9
@@ -45,14 +43,20 @@ along), their sum, and a product of denominators, which is written and read. And
 products of the trial of a device: a mixed addition takes as long as 11.4 products, an affine one 6,
 and a product of the trial as long as 1.4. An NVIDIA H200 moves 110 bytes in the time of a product
 of the trial."""
+LEAST_ROUND_PAIRS = 1 << 22
+"""Pairs of a round at least; the accumulation adds fewer points in less time. The additions of
+2^20 and 2^22 points of BLS12-381 G1 to buckets took an NVIDIA H200 in ms, by the number of rounds:
+
+    2^20    none 8.68, two 8.38, three 8.30, four 8.67
+    2^22    none 33.9, two 29.7, three 28.6, four 28.3, five 29.1
+"""
 TABLE_BYTES, TABLE_BYTES_ON_CPU = 1 << 30, 1 << 26
 """Memory of the tables of fixed points, unless the caller says otherwise."""
-MAX_WINDOW_BITS = 22
 
 
 @dataclass(frozen=True, slots=True)
 class MsmPlan:
-    """How a multi-scalar multiplication is split."""
+    """How a batch of MSMs is split."""
 
     points: int
     batch: int
@@ -61,10 +65,10 @@ class MsmPlan:
     tables: int = 1
     """Tables of multiples of the points: windows that use different tables share their buckets."""
     shares_points: bool = True
-    """Whether all sums of the batch have the same points; otherwise each has points of its own."""
+    """Whether all MSMs of the batch have the same points; otherwise each has points of its own."""
     point_sets: int | None = None
-    """Sets of points, if neither is so: sum b has set b // sums_per_set % point_sets."""
-    sums_per_set: int = 1
+    """Sets of points, if neither is so: MSM b has set b // msms_per_set % point_sets."""
+    msms_per_set: int = 1
     glv: Glv | None = None
     """How scalars are split into halves, whose bits are `scalar_bits`; None if they are not."""
     rounds: int = 0
@@ -72,7 +76,7 @@ class MsmPlan:
 
     @property
     def terms(self) -> int:
-        """Points of a sum and their images."""
+        """Points of an MSM and their images."""
         return self.points if self.glv is None else 2 * self.points
 
     @property
@@ -112,7 +116,7 @@ class MsmPlan:
 
     def list_joins(self, most_steps: int) -> list[slice]:
         """The windows that each dispatch joins, the topmost first, if a dispatch runs at most so
-        many additions and doublings of a sum, or 0 for any number. All but the first have one term
+        many additions and doublings of an MSM, or 0 for any number. All but the first have one term
         more: the sum of the windows above.
 
         The limit does not matter for the choice of the window: on lavapipe another dispatch takes
@@ -126,10 +130,6 @@ class MsmPlan:
         stops = [windows, *range(windows - terms, 0, 1 - terms), 0]
         return [slice(first, last) for last, first in itertools.pairwise(stops)]
 
-    def estimate_cost(self, addition_cost: float) -> float:
-        """The time of all additions, in mixed additions, if those of buckets take so many."""
-        return self.entries + self.all_buckets * ADDITIONS_PER_BUCKET * addition_cost
-
     def __str__(self) -> str:
         tables = f" and {self.tables} tables of multiples" if self.tables > 1 else ""
         batch = f"{self.batch:,} x " if self.batch > 1 else ""
@@ -140,6 +140,76 @@ class MsmPlan:
             f"{self.window_bits} bits{tables}: {self.entries:,} "
             f"{kind if self.rounds else 'mixed additions'} to {self.all_buckets:,} buckets"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class WindowCosts:
+    """What the choice of a window depends on where an MSM runs: the times of its additions, in
+    mixed additions by single invocations."""
+
+    max_bits: int
+    """The bits of the widest window."""
+    bucket: float
+    """An addition in the reduction of the buckets."""
+    grouped_bucket: float | None = None
+    """The same where groups of invocations accumulate: of few entries, and of tables that the call
+    makes."""
+    doubling: float = 0
+    """A doubling of tables that the call makes, one after the other."""
+
+    def estimate(self, plan: MsmPlan) -> float:
+        """The time of all additions of a plan."""
+        bucket = self.bucket
+        if self.grouped_bucket is not None and (plan.tables > 1 or plan.entries < GROUPED_ENTRIES):
+            bucket = self.grouped_bucket
+        doublings = plan.tables * plan.table_windows * plan.window_bits if plan.tables > 1 else 0
+        additions = plan.entries + plan.all_buckets * ADDITIONS_PER_BUCKET * bucket
+        return additions + doublings * self.doubling
+
+
+ADDITION_COST = 3.4
+"""The time of an addition of buckets: on an NVIDIA H200 0.6 G/s instead of 2.0 (BLS12-381 G1), 1.0
+instead of 4.4 (BN254 G1). Groups of invocations take equally long for both."""
+DOUBLING_COST = 2900
+"""The time of a doubling that all others wait for, in additions by groups that fill the device: 4.9
+us on an NVIDIA H200. So 2^10 points of BLS12-381 G1 are added in windows of 8 bits: 1.08 ms, of 10
+bits 1.14 ms."""
+DEVICE_COSTS = WindowCosts(22, ADDITION_COST, grouped_bucket=1, doubling=DOUBLING_COST)
+TABLE_COSTS = WindowCosts(22, ADDITION_COST)
+SET_COSTS, SET_COSTS_ON_CPU = WindowCosts(12, ADDITION_COST), WindowCosts(12, 1)
+"""Sets have few points, so larger windows never take less time."""
+HOST_COSTS = WindowCosts(16, 1)
+"""Python adds all points in affine form, so that all additions take equally long."""
+
+
+def choose_window(
+    plan: MsmPlan,
+    costs: WindowCosts,
+    *,
+    max_tables: int | None = None,
+    window_bits: int | None = None,
+) -> MsmPlan:
+    """The same plan with the window that takes the least time, or with `window_bits`. With
+    `max_tables` it gets as many tables of multiples as its windows can use, up to so many."""
+    plans = []
+    for bits in _list_windows(plan, costs) if window_bits is None else [window_bits]:
+        made = dataclasses.replace(plan, window_bits=bits)
+        if max_tables is not None:
+            rows = -(-made.windows // min(max_tables, made.windows))
+            made = dataclasses.replace(made, tables=-(-made.windows // rows))
+        plans.append(made)
+    return min(plans, key=costs.estimate)
+
+
+def _list_windows(plan: MsmPlan, costs: WindowCosts) -> range:
+    """The bits of all windows that a plan may have."""
+    least = 2 if plan.glv is None else LEAST_WINDOW_BITS
+    return range(least, get_max_window_bits(plan.scalar_bits, costs) + 1)
+
+
+def get_max_window_bits(scalar_bits: int, costs: WindowCosts) -> int:
+    """The most bits of a window of such scalars."""
+    return min(costs.max_bits, scalar_bits + 1)
 
 
 @functools.lru_cache(maxsize=256)
@@ -156,11 +226,12 @@ def plan_msm(
     if glv is not None and scalar_bits <= glv.scalar_bits:
         glv = None
     bits = scalar_bits if glv is None else glv.scalar_bits
-    return choose_window(MsmPlan(points, batch, bits, 2, tables, shares_points, glv=glv))
+    plan = MsmPlan(points, batch, bits, 2, tables, shares_points, glv=glv)
+    return choose_window(plan, DEVICE_COSTS)
 
 
 def choose_tables(curve: CurveKey, points: int, batch: int, info: DeviceInfo) -> int:
-    """The tables of multiples that a call makes of the points that all its sums share.
+    """The tables of multiples that a call makes of the points that all its MSMs share.
 
     Half of the doublings then come before the additions. They need no scalars: the device computes
     them while the host prepares the scalars. Only groups of invocations add such points, which have
@@ -185,6 +256,21 @@ def has_rounds(device: ArrayDevice, curve: CurveKey) -> bool:
     return moved <= products * device.bytes_per_product
 
 
+def choose_rounds(entries: int, runs: int) -> int:
+    """The rounds for so many entries with keys below `runs`: as long as a round has enough pairs,
+    and runs of random keys have two points or more after it."""
+    rounds = 0
+    while entries >> rounds + 1 >= max(LEAST_ROUND_PAIRS, 2 * runs):
+        rounds += 1
+    return rounds
+
+
+def count_sums(entries: int, runs: int, rounds: int) -> int:
+    """The points that are left of so many entries at most: of each run half of its points in every
+    round, rounded up."""
+    return (entries >> rounds) + (runs if rounds else 0)
+
+
 def resize_plan(plan: MsmPlan, points: int) -> MsmPlan:
     """The same plan for a number of points, with the rounds for it if the plan has any."""
     made = dataclasses.replace(plan, points=points)
@@ -199,26 +285,6 @@ def with_rounds(plan: MsmPlan) -> MsmPlan:
     return dataclasses.replace(plan, rounds=choose_rounds(plan.entries, plan.all_buckets))
 
 
-def choose_window(plan: MsmPlan) -> MsmPlan:
-    """The same plan with the window that takes the least time."""
-    least = 2 if plan.glv is None else LEAST_WINDOW_BITS
-    most = get_max_window_bits(plan.scalar_bits)
-
-    def estimate(plan: MsmPlan) -> float:
-        if plan.tables > 1:  # few points: doublings one after the other take most of the time
-            doublings = plan.tables * plan.table_windows * plan.window_bits
-            return plan.estimate_cost(1) + doublings * DOUBLING_COST
-        return plan.estimate_cost(ADDITION_COST if plan.entries >= GROUPED_ENTRIES else 1)
-
-    plans = (dataclasses.replace(plan, window_bits=bits) for bits in range(least, most + 1))
-    return min(plans, key=estimate)
-
-
-def get_max_window_bits(scalar_bits: int) -> int:
-    """The most bits of a window of such scalars."""
-    return min(MAX_WINDOW_BITS, scalar_bits + 1)
-
-
 def plan_tables(
     curve: CurveKey, points: int, info: DeviceInfo, window: int | None, memory: int | None
 ) -> MsmPlan:
@@ -230,24 +296,34 @@ def plan_tables(
             raise ArgumentTypeError(f"precompute: {name} is {value!r}; it must be a whole number")
     window = None if window is None else operator.index(window)
     memory = None if memory is None else operator.index(memory)
-    bits = curve.order.bit_length()
-    widest = get_max_window_bits(bits)
+    plan = MsmPlan(points, 1, curve.order.bit_length(), 2)
+    widest = get_max_window_bits(plan.scalar_bits, TABLE_COSTS)
     if window is not None and not 2 <= window <= widest:
         raise ArgumentTypeError(f"window={window}: a window has 2 to {widest} bits")
     default = TABLE_BYTES_ON_CPU if info.kind == "cpu" else TABLE_BYTES
-    budget = default if memory is None else memory
-    nbytes = 2 * curve.degree * curve.prime.element_bytes * points
+    budget, nbytes = default if memory is None else memory, count_table_bytes(curve, points)
     if budget < nbytes:
         raise ArgumentTypeError(
             f"memory={budget:,}: one table of {points:,} points takes {nbytes:,} bytes"
         )
-    plans = []
-    for width in range(2, widest + 1) if window is None else [window]:
-        plan = MsmPlan(points, 1, bits, width)
-        tables = min(budget // nbytes, plan.windows)
-        rows = -(-plan.windows // tables)
-        plans.append(dataclasses.replace(plan, tables=-(-plan.windows // rows)))
-    return min(plans, key=lambda plan: plan.estimate_cost(ADDITION_COST))
+    return choose_window(plan, TABLE_COSTS, max_tables=budget // nbytes, window_bits=window)
+
+
+def plan_sets(
+    curve: CurveKey, points: int, sets: int, info: DeviceInfo, memory: int | None = None
+) -> MsmPlan:
+    """Choose the windows of MSMs of sets of so many points, and the tables of multiples within
+    `memory` bytes; without it, a table for each window."""
+    bits = curve.order.bit_length()
+    plan = MsmPlan(points, 1, bits, 2, point_sets=sets)
+    costs = SET_COSTS_ON_CPU if info.kind == "cpu" else SET_COSTS
+    most = bits if memory is None else memory // count_table_bytes(curve, sets * points)
+    return choose_window(plan, costs, max_tables=most)
+
+
+def count_table_bytes(curve: CurveKey, points: int) -> int:
+    """The bytes of one table of so many points."""
+    return 2 * curve.degree * curve.prime.element_bytes * points
 
 
 def choose_f64_limbs(device: ArrayDevice, curve: CurveKey) -> LimbLayout | None:

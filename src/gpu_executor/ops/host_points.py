@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.curves.host_coordinates import Coordinate, CoordinateField, Words
+from gpu_executor.ops.host_coordinates import Coordinate, CoordinateField, Words
+from gpu_executor.ops.points import get_shape
 from gpu_executor.primes.curve_key import CurveKey
 
 Point = tuple[Coordinate, Coordinate] | None
@@ -30,12 +31,6 @@ Booleans = npt.NDArray[np.bool_]
 
 NAF_BITS = 5
 """Digits of scalars are odd and below 2^4 in absolute value, so one of 6 is not 0 on average."""
-MAX_JOINT_POINTS = 32
-"""Up to so many points of an MSM share the doublings of one ladder; of more, buckets are cheaper:
-a point costs 43 additions of 11M on the ladder, and in 51 windows 51 additions of 6M to buckets,
-which take another 16 additions a window."""
-
-
 MIN_SHARED_MULTIPLES = 16
 """From so many multiples of one point on, tables of its multiples make them quicker: 64 of
 BLS12-381 G1 take 36 ms instead of 172 ms (Intel Xeon, 2.5 GHz)."""
@@ -142,19 +137,19 @@ class PointArithmetic:
         """k P for every pair; the scalars are integers that are not negative."""
         if len(points) >= MIN_SHARED_MULTIPLES and all(each == points[0] for each in points):
             return self._multiply_one(points[0], scalars)
-        tables = self._make_tables(points)
+        tables = self.make_odd_multiples(points)
         pairs = zip(tables, scalars, strict=True)
-        return self.to_affine([self._climb([table], [scalar]) for table, scalar in pairs])
+        return self.to_affine([self.climb([table], [scalar]) for table, scalar in pairs])
 
     def _multiply_one(self, point: Point, scalars: Sequence[int]) -> list[Point]:
         """k P of one point for many scalars: the digits of all windows select multiples from
         tables, and these are added for all scalars at once, 6M for each window."""
         bits = max(scalar.bit_length() for scalar in scalars)
-        window = choose_window(len(scalars), bits)
+        window = _choose_digit_bits(len(scalars), bits)
         count = bits // window + 1
-        ladder: list[Jacobian] = [self._add_mixed(None, point, False)]
+        ladder: list[Jacobian] = [self.add_mixed(None, point, False)]
         for _ in range((count - 1) * window):
-            ladder.append(self._double_jacobian(ladder[-1]))
+            ladder.append(self.double_jacobian(ladder[-1]))
         bases = self.to_affine(ladder[::window])
         multiples = [bases]  # multiples[d - 1][i] is d * 2^(window * i) * P
         for _ in range((1 << window - 1) - 1):
@@ -172,36 +167,26 @@ class PointArithmetic:
             sums = self.add(sums, terms)
         return sums
 
-    def combine(self, points: Sequence[Point], scalars: Sequence[int]) -> Point:
-        """The sum of all k P: a multi-scalar multiplication."""
-        pairs = zip(points, scalars, strict=True)
-        kept = [(point, scalar) for point, scalar in pairs if point is not None and scalar]
-        own = [point for point, _ in kept]
-        factors = [scalar for _, scalar in kept]
-        if len(kept) <= MAX_JOINT_POINTS:
-            return self.to_affine([self._climb(self._make_tables(own), factors)])[0]
-        return self._combine_buckets(own, factors)
-
-    def _make_tables(self, points: Sequence[Point]) -> list[list[Point]]:
+    def make_odd_multiples(self, points: Sequence[Point]) -> list[list[Point]]:
         """P, 3P, 5P, ... for every point, as digits of `NAF_BITS` bits need them."""
         twice, multiples = self.add(points, points), [list(points)]
         for _ in range((1 << NAF_BITS - 2) - 1):
             multiples.append(self.add(multiples[-1], twice))
         return [list(row) for row in zip(*multiples, strict=True)]
 
-    def _climb(self, tables: Sequence[list[Point]], scalars: Sequence[int]) -> Jacobian:
+    def climb(self, tables: Sequence[list[Point]], scalars: Sequence[int]) -> Jacobian:
         """The sum of all k P by one ladder of doublings."""
         digits = [recode_naf(scalar) for scalar in scalars]
         result: Jacobian = None
         for place in range(max(map(len, digits), default=0) - 1, -1, -1):
-            result = self._double_jacobian(result)
+            result = self.double_jacobian(result)
             for own, table in zip(digits, tables, strict=True):
                 digit = own[place] if place < len(own) else 0
                 if digit:
-                    result = self._add_mixed(result, table[abs(digit) // 2], digit < 0)
+                    result = self.add_mixed(result, table[abs(digit) // 2], digit < 0)
         return result
 
-    def _double_jacobian(self, point: Jacobian) -> Jacobian:
+    def double_jacobian(self, point: Jacobian) -> Jacobian:
         """2P by 3M + 4S, and 2M + 1S more if a is not 0."""
         if point is None or not point[1]:  # points with y = 0 are their own opposites
             return None
@@ -217,7 +202,7 @@ class PointArithmetic:
         doubled_y = (m * (s - doubled_x) - 8 * y_squared * y_squared) % p
         return doubled_x, doubled_y, 2 * y * z % p
 
-    def _add_mixed(self, point: Jacobian, other: Point, negate: bool) -> Jacobian:
+    def add_mixed(self, point: Jacobian, other: Point, negate: bool) -> Jacobian:
         """P + Q, or P - Q, with Q in affine form: 8M + 3S."""
         if other is None:
             return point
@@ -229,7 +214,7 @@ class PointArithmetic:
         h = (x2 * z_squared - x) % p
         r = (z_squared * z % p * y2 - y) % p
         if not h:
-            return None if r else self._double_jacobian(point)
+            return None if r else self.double_jacobian(point)
         h_squared = h * h % p
         h_cubed, v = h * h_squared % p, x * h_squared % p
         sum_x = (r * r - h_cubed - 2 * v) % p
@@ -248,38 +233,6 @@ class PointArithmetic:
             squared = inverse * inverse % p
             found.append((point[0] * squared % p, point[1] * (squared * inverse % p) % p))
         return found
-
-    # --- Pippenger's algorithm ---
-
-    def _combine_buckets(self, points: Sequence[Point], scalars: Sequence[int]) -> Point:
-        """The sum of all k P: in every window of bits, points with equal digits go to one bucket,
-        and the sum of d * (bucket d) is the sum of all sums of the last buckets."""
-        bits = max(scalar.bit_length() for scalar in scalars)
-        window = choose_window(len(points), bits)
-        count, largest = bits // window + 1, 1 << window - 1
-        buckets: list[list[Point]] = [[] for _ in range(count * largest)]
-        opposites = self.negate(points)
-        for point, opposite, scalar in zip(points, opposites, scalars, strict=True):
-            for number, digit in enumerate(recode_windows(scalar, window, count)):
-                if digit:
-                    chosen = point if digit > 0 else opposite
-                    buckets[number * largest + abs(digit) - 1].append(chosen)
-        sums = self.sum_rows(buckets)
-        # All windows at once: `running` is the sum of the last buckets, `totals` of all of these.
-        running: list[Point] = [None] * count
-        totals: list[Point] = [None] * count
-        for digit in range(largest, 0, -1):
-            next_buckets = [sums[number * largest + digit - 1] for number in range(count)]
-            # The totals get the sums of the step before, so that one inversion serves both.
-            added = self.add(running + totals, next_buckets + running)
-            running, totals = added[:count], added[count:]
-        totals = self.add(totals, running)
-        result: Jacobian = None
-        for total in reversed(totals):
-            for _ in range(window):
-                result = self._double_jacobian(result)
-            result = self._add_mixed(result, total, False)
-        return self.to_affine([result])[0]
 
 
 def recode_naf(scalar: int) -> list[int]:
@@ -313,10 +266,10 @@ def recode_windows(scalar: int, window: int, count: int) -> list[int]:
     return digits
 
 
-def choose_window(points: int, bits: int) -> int:
-    """The bits of a window with the fewest additions: one per point and window, and two for each of
-    its 2^(window - 1) buckets."""
-    return min(range(2, 17), key=lambda window: (bits // window + 1) * (points + (1 << window)))
+def _choose_digit_bits(scalars: int, bits: int) -> int:
+    """The bits of a digit with which multiples of one point take the fewest additions: for each
+    digit one a scalar, and one for each of the 2^(bits - 1) multiples in its table."""
+    return min(range(2, 17), key=lambda each: (bits // each + 1) * (scalars + (1 << each - 1)))
 
 
 @functools.lru_cache(maxsize=64)
@@ -332,106 +285,75 @@ def add(curve: CurveKey, p: Words, q: Words) -> Words:
     """P + Q."""
     arithmetic = get_arithmetic(curve)
     sums = arithmetic.add(arithmetic.load(p), arithmetic.load(q))
-    return arithmetic.store(sums, _get_shape(curve, p))
+    return arithmetic.store(sums, get_shape(curve, p))
 
 
 def sub(curve: CurveKey, p: Words, q: Words) -> Words:
     """P - Q."""
     arithmetic = get_arithmetic(curve)
     differences = arithmetic.add(arithmetic.load(p), arithmetic.negate(arithmetic.load(q)))
-    return arithmetic.store(differences, _get_shape(curve, p))
+    return arithmetic.store(differences, get_shape(curve, p))
 
 
 def neg(curve: CurveKey, p: Words) -> Words:
     """-P."""
     arithmetic = get_arithmetic(curve)
-    return arithmetic.store(arithmetic.negate(arithmetic.load(p)), _get_shape(curve, p))
+    return arithmetic.store(arithmetic.negate(arithmetic.load(p)), get_shape(curve, p))
 
 
 def double(curve: CurveKey, p: Words) -> Words:
     """2P."""
     arithmetic = get_arithmetic(curve)
     points = arithmetic.load(p)
-    return arithmetic.store(arithmetic.add(points, points), _get_shape(curve, p))
+    return arithmetic.store(arithmetic.add(points, points), get_shape(curve, p))
 
 
 def mul(curve: CurveKey, p: Words, scalars: Words) -> Words:
     """k P, with a scalar for each point: words (..., words of a scalar) below the order."""
     arithmetic = get_arithmetic(curve)
-    multiples = arithmetic.multiply(arithmetic.load(p), _load_scalars(curve, scalars))
-    return arithmetic.store(multiples, _get_shape(curve, p))
+    multiples = arithmetic.multiply(arithmetic.load(p), load_integers(curve, scalars))
+    return arithmetic.store(multiples, get_shape(curve, p))
 
 
 def sum_points(curve: CurveKey, p: Words) -> Words:
     """The sums over the last axis of points."""
-    arithmetic, (*leading, count) = get_arithmetic(curve), _get_shape(curve, p)
+    arithmetic, (*leading, count) = get_arithmetic(curve), get_shape(curve, p)
     points = arithmetic.load(p)
     split = [points[at * count : (at + 1) * count] for at in range(math.prod(leading))]
     return arithmetic.store(arithmetic.sum_rows(split), tuple(leading))
 
 
-def msm(curve: CurveKey, points: Words, scalars: Words, batch: tuple[int, ...]) -> Words:
-    """The sums of k P over the last axis of points (..., n); the scalars are words
-    (..., n, words of a scalar) below the order. The leading axes of both are broadcast to
-    `batch`."""
-    arithmetic, (*leading, count) = get_arithmetic(curve), _get_shape(curve, points)
-    loaded, factors = arithmetic.load(points), _load_scalars(curve, scalars)
-    point_rows = [loaded[at * count : (at + 1) * count] for at in range(math.prod(leading))]
-    outer = scalars.shape[: scalars.ndim - (1 if _is_one_column(curve) else 2)]
-    scalar_rows = [factors[at * count : (at + 1) * count] for at in range(math.prod(outer))]
-    pairs = zip(_number_rows(tuple(leading), batch), _number_rows(outer, batch), strict=True)
-    found = [arithmetic.combine(point_rows[one], scalar_rows[two]) for one, two in pairs]
-    return arithmetic.store(found, batch)
-
-
 def to_affine(curve: CurveKey, p: Words) -> Words:
     """The same points in affine form."""
     arithmetic = get_arithmetic(curve)
-    return arithmetic.store(arithmetic.load(p), _get_shape(curve, p))
+    return arithmetic.store(arithmetic.load(p), get_shape(curve, p))
 
 
 def equal(curve: CurveKey, p: Words, q: Words) -> Booleans:
     """Whether the points are equal."""
     arithmetic = get_arithmetic(curve)
     pairs = zip(arithmetic.load(p), arithmetic.load(q), strict=True)
-    return _make_booleans([one == two for one, two in pairs], _get_shape(curve, p))
+    return _make_booleans([one == two for one, two in pairs], get_shape(curve, p))
 
 
 def is_infinity(curve: CurveKey, p: Words) -> Booleans:
     """Whether the points are the point at infinity."""
     points = get_arithmetic(curve).load(p)
-    return _make_booleans([point is None for point in points], _get_shape(curve, p))
+    return _make_booleans([point is None for point in points], get_shape(curve, p))
 
 
 def is_on_curve(curve: CurveKey, p: Words) -> Booleans:
     """Whether the points satisfy the equation of the curve."""
     arithmetic = get_arithmetic(curve)
     found = [arithmetic.is_on_curve(point) for point in arithmetic.load(p)]
-    return _make_booleans(found, _get_shape(curve, p))
+    return _make_booleans(found, get_shape(curve, p))
 
 
-def _get_shape(curve: CurveKey, data: Words) -> tuple[int, ...]:
-    """The leading axes: those of points."""
-    return data.shape[: data.ndim - len(curve.coordinate_shape) - 1]
-
-
-def _load_scalars(curve: CurveKey, scalars: Words) -> list[int]:
+def load_integers(curve: CurveKey, scalars: Words) -> list[int]:
     """Scalars as integers, in flat order; their words are in columns of any dtype."""
     width = 4 * -(-curve.order.bit_length() // 32)
     flat: Any = np.ascontiguousarray(scalars).tobytes()
     return [int.from_bytes(flat[at : at + width], "little") for at in range(0, len(flat), width)]
-
-
-def _is_one_column(curve: CurveKey) -> bool:
-    """Whether a scalar is one column, so that scalars have no axis of columns."""
-    return curve.order.bit_length() <= 64
-
-
-def _number_rows(own: tuple[int, ...], batch: tuple[int, ...]) -> list[int]:
-    """The number of the row at each place of the batch, where NumPy's rules repeat rows."""
-    numbers = np.arange(math.prod(own)).reshape(own)
-    found: list[int] = np.broadcast_to(numbers, batch).ravel().tolist()
-    return found
 
 
 def _make_booleans(found: Sequence[bool], shape: tuple[int, ...]) -> Booleans:

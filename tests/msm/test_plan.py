@@ -7,9 +7,9 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.curves import PointArray
-from gpu_executor.ops import msm_parts
-from gpu_executor.ops.msm_plan import MsmPlan, plan_msm
-from gpu_executor.ops.msm_runs import run_plan
+from gpu_executor.msm import parts as msm_parts
+from gpu_executor.msm.plan import MsmPlan, plan_msm
+from gpu_executor.msm.run import run_tables
 from gpu_executor.ops.points import to_limb_form
 from tests.support.device_arrays import get_device_memory
 
@@ -41,7 +41,7 @@ def test_tables_of_multiples_and_parts_of_a_batch_give_the_same_sums(
     monkeypatch.setattr(msm_parts, "MAX_ENTRIES", most_entries)
     monkeypatch.setattr(msm_parts, "MAX_ENTRIES_ON_CPU", most_entries)
     curve, device = gx.curves.BLS12_381_G1, get_device_memory(gpu)
-    plan = MsmPlan(POINTS, BATCH, curve.order.bit_length(), WINDOW_BITS, tables)
+    plan = MsmPlan(POINTS, 1, curve.order.bit_length(), WINDOW_BITS, tables)
     generator = np.random.default_rng(tables)
     logarithms = [int.from_bytes(generator.bytes(32), "little") for _ in range(POINTS)]
     scalars = [
@@ -52,9 +52,8 @@ def test_tables_of_multiples_and_parts_of_a_batch_give_the_same_sums(
     multiples = [each << step * table for table in range(tables) for each in logarithms]
     table = device.put((curve.generator * multiples).affine().numpy())
     words = np.asarray(curve.scalar_field.encode(scalars)).view(np.uint32)
-    sums = run_plan(
-        device, curve.key, plan, to_limb_form(device, curve.key, table), device.put(words)
-    )
+    tables_of_limbs = to_limb_form(device, curve.key, table)
+    sums = run_tables(curve.key, plan, tables_of_limbs, device.put(words), (BATCH,))
     found = PointArray(curve, sums.numpy())
     totals = [sum(a * b for a, b in zip(logarithms, row, strict=True)) for row in scalars]
     assert (found == curve.generator * totals).all()

@@ -1,4 +1,5 @@
-"""Scalars as callers give them, as canonical words below the order."""
+"""The group of a curve's points, and scalars as callers give them: canonical words below its
+order."""
 
 from __future__ import annotations
 
@@ -15,10 +16,21 @@ from gpu_executor.fields import Field, FieldArray
 from gpu_executor.fields.layout_array import make_place_error
 from gpu_executor.ops.scalars import can_reduce_scalars, reduce_scalars
 from gpu_executor.primes import encoding, words
+from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.encoding import ByteOrder
 from gpu_executor.typed_array import TypedArray
 
 Words = npt.NDArray[Any]
+
+
+class CurveGroup:
+    """The group of prime order that the generator of a curve generates, in numbers. `Curve` is one,
+    which has operations on its points too."""
+
+    name: str
+    key: CurveKey
+    scalar_field: Field
+    """The field of the order, whose elements are the scalars."""
 
 
 def load_scalars(

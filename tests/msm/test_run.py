@@ -13,7 +13,6 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.curves import Curve, PointArray
-from gpu_executor.curves.msm_explanation import HostMsmPlan
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import (
@@ -25,10 +24,12 @@ from gpu_executor.errors import (
     OutOfMemoryError,
 )
 from gpu_executor.kernels.curves import point_limbs
-from gpu_executor.ops import msm_parts, msm_runs
-from gpu_executor.ops.msm_parts import MsmParts
-from gpu_executor.ops.msm_plan import MsmPlan, plan_msm
-from gpu_executor.ops.recorded_msm import run_msm, run_sliced_msm
+from gpu_executor.msm import parts as msm_parts
+from gpu_executor.msm import run as msm_run
+from gpu_executor.msm.host import HostMsmPlan
+from gpu_executor.msm.parts import MsmParts
+from gpu_executor.msm.plan import MsmPlan, plan_msm
+from gpu_executor.msm.recording import submit_msm, submit_sliced_msm
 from gpu_executor.vulkan.device_memory import DeviceMemory
 from tests.support.curves_under_test import OVER_MERSENNE31, SMALL_QUADRATIC, draw_points
 from tests.support.device_arrays import get_device_memory
@@ -86,9 +87,9 @@ def sliced(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
 
     def run_noted(*arguments: Any) -> None:
         noted.append(arguments[-2])
-        run_sliced_msm(*arguments)
+        submit_sliced_msm(*arguments)
 
-    monkeypatch.setattr(msm_runs, "run_sliced_msm", run_noted)
+    monkeypatch.setattr(msm_run, "submit_sliced_msm", run_noted)
     return noted
 
 
@@ -99,9 +100,9 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[MsmPlan]]:
 
     def run_noted(device: Any, curve: Any, plan: MsmPlan, *arguments: Any, **options: Any) -> None:
         found.append(plan)
-        run_msm(device, curve, plan, *arguments, **options)
+        submit_msm(device, curve, plan, *arguments, **options)
 
-    monkeypatch.setattr(msm_runs, "run_msm", run_noted)
+    monkeypatch.setattr(msm_run, "submit_msm", run_noted)
     yield found
 
 
@@ -428,7 +429,7 @@ def test_an_interrupt_ends_a_call_between_parts(
 @pytest.mark.usefixtures("small_parts")
 def test_ctrl_c_ends_a_call(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     points, scalars = draw(CURVE, COUNT)
-    run, runs = run_msm, 0
+    run, runs = submit_msm, 0
 
     def run_with_signal(*arguments: Any, **options: Any) -> None:
         nonlocal runs
@@ -437,7 +438,7 @@ def test_ctrl_c_ends_a_call(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
         if runs == 5:
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(msm_runs, "run_msm", run_with_signal)
+    monkeypatch.setattr(msm_run, "submit_msm", run_with_signal)
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # another test may have one
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -452,7 +453,7 @@ def test_ctrl_c_ends_a_call(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_few_parts_are_in_flight(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before a part is submitted, all parts but the last one before are complete."""
     points, scalars = draw(CURVE, COUNT)
-    stream, run, values = get_device_memory(gpu).stream, run_msm, [0]
+    stream, run, values = get_device_memory(gpu).stream, submit_msm, [0]
 
     def run_counted(*arguments: Any, **options: Any) -> None:
         if len(values) > msm_parts.PARTS_IN_FLIGHT:
@@ -460,7 +461,7 @@ def test_few_parts_are_in_flight(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> N
         run(*arguments, **options)
         values.append(stream._in_flight[-1].value)
 
-    monkeypatch.setattr(msm_runs, "run_msm", run_counted)
+    monkeypatch.setattr(msm_run, "submit_msm", run_counted)
     assert CURVE.msm(points, scalars, device=gpu) == CURVE.msm(points, scalars)
     assert len(values) > 10
 
@@ -471,7 +472,9 @@ def test_few_parts_are_in_flight(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> N
 def list_parts(parts: MsmParts | HostMsmPlan) -> list[MsmPlan]:
     assert isinstance(parts, MsmParts)
     return [
-        parts.plan_range(sums, points) for points in parts.point_ranges for sums in parts.sum_ranges
+        parts.plan_range(msms, points)
+        for points in parts.point_ranges
+        for msms in parts.batch_ranges
     ]
 
 

@@ -1,8 +1,8 @@
-"""The parts of multi-scalar multiplications: of the points, and of the sums of a batch.
+"""The parts of an MSM on a device: of its points, and of the MSMs of a batch.
 
-The points and the sums of a part are chosen so that the memory of a part fits the device. At most
+The points and the MSMs of a part are chosen so that the memory of a part fits the device. At most
 `PARTS_IN_FLIGHT` parts are submitted and not completed: the host copies a part while the device
-computes the part before, and the memory stays bounded. `ops/msm_runs.py` runs them.
+computes the part before, and the memory stays bounded. `run.py` runs them.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import Algorithms, ArrayDevice, Step
 from gpu_executor.kernels.curves import point_limbs
-from gpu_executor.ops.msm import Msm
-from gpu_executor.ops.msm_plan import (
+from gpu_executor.msm.plan import (
+    DEVICE_COSTS,
     MsmPlan,
     choose_f64_limbs,
     choose_tables,
@@ -31,8 +31,9 @@ from gpu_executor.ops.msm_plan import (
     plan_msm,
     with_rounds,
 )
+from gpu_executor.msm.recording import SlicedMsm
+from gpu_executor.msm.stages import Msm
 from gpu_executor.ops.points import AFFINE, get_constants, make_points
-from gpu_executor.ops.recorded_msm import SlicedMsm
 from gpu_executor.plan import round_up_to_class
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.glv import Glv
@@ -41,8 +42,8 @@ PARTS_IN_FLIGHT = 2
 """Parts that are submitted and not completed: the device computes one, the host prepares the
 next."""
 MAX_ENTRIES, MAX_ENTRIES_ON_CPU = 1 << 27, 1 << 22
-"""Entries of several sums that are sorted at once: 2 GiB of keys and values on a GPU. On a CPU the
-points of one sum are divided too, because a part takes seconds."""
+"""Entries of several MSMs that are sorted at once: 2 GiB of keys and values on a GPU. On a CPU the
+points of one MSM are divided too, because a part takes seconds."""
 MAX_PART_ENTRIES = 0x7FFFFFFF
 """Entries of a part: kernels number points and entries with 31 bits."""
 COPIED_POINTS = 1 << 22
@@ -50,10 +51,10 @@ COPIED_POINTS = 1 << 22
 `vulkan/transfers.py` its copy takes an NVIDIA H200 17 ms, less than its additions, and only the
 copy of the first part has nothing to overlap with."""
 LEAST_LATE_POINTS = 1 << 19
-"""Points of one sum whose scalars are copied from the host after the device has begun to convert
+"""Points of one MSM whose scalars are copied from the host after the device has begun to convert
 the points. That takes an NVIDIA H200 0.3 ms of the 14 ms of 2^20 points of BLS12-381 G1."""
 LEAST_SLICED_POINTS, LEAST_F64_SLICED_POINTS = 1 << 22, 1 << 20
-"""Points of one sum whose scalars are copied from the host in two slices: the device adds the
+"""Points of one MSM whose scalars are copied from the host in two slices: the device adds the
 points of the first slice while the host copies the scalars of the second. With fewer points the
 second set of buckets takes longer than the copy. The latter is for curves that accumulate with f64
 limbs. Calls on an NVIDIA H200 took in ms, without slices and with a first slice of 3/16 and of 1/4:
@@ -82,12 +83,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class MsmParts:
-    """How a multi-scalar multiplication on a device is divided, with the reason for each choice."""
+    """How a batch of MSMs on a device is divided, with the reason for each choice."""
 
     points: int
     batch: int
     part: MsmPlan
-    """The plan of the largest part: its points, and the sums that run at once."""
+    """The plan of the largest part: its points, and the MSMs that run at once."""
     device: str
     nbytes: int
     """Device memory of the parts in flight, besides the arrays of the caller."""
@@ -105,8 +106,8 @@ class MsmParts:
         return split_evenly(self.points, -(-self.points // self.part.points))
 
     @property
-    def sum_ranges(self) -> list[slice]:
-        """The sums of the batch that run at once."""
+    def batch_ranges(self) -> list[slice]:
+        """The MSMs of the batch that run at once."""
         return split_evenly(self.batch, -(-self.batch // self.part.batch))
 
     @property
@@ -117,12 +118,12 @@ class MsmParts:
     @property
     def count(self) -> int:
         """The number of parts."""
-        return len(self.point_ranges) * len(self.sum_ranges)
+        return len(self.point_ranges) * len(self.batch_ranges)
 
-    def plan_range(self, sums: slice, points: slice) -> MsmPlan:
+    def plan_range(self, msms: slice, points: slice) -> MsmPlan:
         """The plan of one part."""
         return dataclasses.replace(
-            self.part, points=points.stop - points.start, batch=sums.stop - sums.start
+            self.part, points=points.stop - points.start, batch=msms.stop - msms.start
         )
 
     def __str__(self) -> str:
@@ -167,7 +168,7 @@ def plan_parts(
     copies_scalars: bool = False,
     has_table: bool = False,
 ) -> MsmParts:
-    """Choose the points and the sums of a part.
+    """Choose the points and the MSMs of a part.
 
     `whole` is the plan of the call in one part, and `free_memory` that of the device, or less.
     `copies_points` and `copies_scalars` say that they are copied from the host, `has_table` that
@@ -263,13 +264,13 @@ def _choose_part(
             count = -(-part.points // 2)
             part = dataclasses.replace(part, points=count)
             if not has_table:
-                part = choose_window(part)
+                part = choose_window(part, DEVICE_COSTS)
             reasons.append(f"parts: {count:,} points at most: for more, {limit}")
     return part, nbytes, reasons
 
 
 def starts_with_points(curve: CurveKey, points: int, info: DeviceInfo) -> bool:
-    """Whether the device begins with the points of one sum before its scalars are copied from the
+    """Whether the device begins with the points of one MSM before its scalars are copied from the
     host."""
     return copies_late(points, 1, info) or choose_tables(curve, points, 1, info) > 1
 

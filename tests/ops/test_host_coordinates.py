@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpu_executor.curves.host_coordinates import CoordinateField
+from gpu_executor.ops.host_coordinates import CoordinateField
 from gpu_executor.primes import NAMED, Prime
 
 SMALL = [(7, 2, -1), (11, 2, 2), (13, 2, 2), (7, 3, 2), (13, 3, 2), (5, 4, 2), (13, 4, 2)]

@@ -1,8 +1,11 @@
-"""`PointTable`: multiples of fixed points on a device, for many multi-scalar multiplications.
+"""Tables of multiples of points on a device.
 
 Table k has the points times 2^(k * s), where s is a number of bits. The windows of a scalar then
-share their buckets (`ops/msm.py`): a multi-scalar multiplication needs fewer buckets and hardly any
-doublings.
+share their buckets (`stages.py`): an MSM needs fewer buckets and hardly any doublings.
+
+`PointTable` has the tables of fixed points, for many calls. Sets of points have tables of their own
+(`make_multiples`, `to_tables`): an MSM of few points then costs little more than its mixed
+additions.
 """
 
 from __future__ import annotations
@@ -17,16 +20,19 @@ from typing import Any
 
 import numpy as np
 
-from gpu_executor.curves.point_array import PointArray, PointCurve
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentTypeError, GpuError
 from gpu_executor.files import parse_json, write_atomically
 from gpu_executor.kernels.curves import encode_constants
-from gpu_executor.ops.msm import make_tables
-from gpu_executor.ops.msm_plan import MsmPlan, get_max_window_bits, plan_tables
-from gpu_executor.ops.points import to_limb_form
+from gpu_executor.msm.plan import TABLE_COSTS, MsmPlan, get_max_window_bits, plan_tables
+from gpu_executor.msm.scalars import CurveGroup
+from gpu_executor.msm.stages import shift_points
+from gpu_executor.ops.elementwise import ElementData
+from gpu_executor.ops.points import get_shape, make_points, mul, to_affine, to_limb_form
+from gpu_executor.ops.scalars import encode_scalar
 from gpu_executor.primes.curve_key import CurveKey
+from gpu_executor.progress import show_progress
 from gpu_executor.value_keys import ByIdentity
 
 FILE_FORMAT = "gpu-executor point table 2"
@@ -46,7 +52,8 @@ HEADER_TYPES = {
 class PointTable(ByIdentity):
     """Multiples of the points of one array, on a device. `curve.precompute` makes it."""
 
-    curve: PointCurve
+    curve: CurveGroup
+    """The `Curve` of the points."""
     plan: MsmPlan
     data: DeviceArray
     """The tables one behind the other: affine points in limb form."""
@@ -61,6 +68,12 @@ class PointTable(ByIdentity):
         return self.curve.key
 
     @property
+    def device(self) -> ArrayDevice:
+        """The device that holds the tables."""
+        device: ArrayDevice = self.data.storage.device
+        return device
+
+    @property
     def count(self) -> int:
         """The number of points."""
         return self.plan.points
@@ -73,7 +86,7 @@ class PointTable(ByIdentity):
     def __repr__(self) -> str:
         plan = self.plan
         return (
-            f"<PointTable of {plan.points:,} points on {self.data.storage.device.info.name}: "
+            f"<PointTable of {plan.points:,} points on {self.device.info.name}: "
             f"{plan.tables} tables, windows of {plan.window_bits} bits, {self.nbytes:,} bytes>"
         )
 
@@ -97,30 +110,47 @@ class PointTable(ByIdentity):
         write_atomically(Path(path), json.dumps(header).encode().ljust(HEADER_BYTES) + words)
 
 
-def make_table(points: PointArray, window: int | None, memory: int | None) -> PointTable:
-    """Compute the multiples of points on a device."""
-    data, key = _get_affine(points), points.curve.key
+def make_table(
+    curve: CurveGroup,
+    points: ElementData,
+    window: int | None,
+    memory: int | None,
+    *,
+    known_in_subgroup: bool,
+) -> PointTable:
+    """Compute the multiples of affine points on a device."""
+    key, data = curve.key, _check_points(curve, points)
     device: ArrayDevice = data.storage.device
-    plan = plan_tables(key, len(points), device.info, window, memory)
-    table, digest = make_tables(device, key, plan, data), _compute_digest(key, data)
-    return PointTable(points.curve, plan, table, digest, points.known_in_subgroup)
+    plan = plan_tables(key, len(data), device.info, window, memory)
+    table, digest = _make_tables(device, key, plan, data), _compute_digest(key, data)
+    return PointTable(curve, plan, table, digest, known_in_subgroup)
 
 
-def make_table_of(points: PointArray, plan: MsmPlan, multiples: PointArray) -> PointTable:
-    """The table of points whose multiples were computed before: one table behind the other."""
-    data, words = _get_affine(points), _get_affine(multiples)
-    key = points.curve.key
-    table = to_limb_form(words.storage.device, key, words)
-    digest = _compute_digest(key, data)
-    return PointTable(points.curve, plan, table, digest, points.known_in_subgroup)
+def make_table_of(
+    curve: CurveGroup,
+    points: ElementData,
+    plan: MsmPlan,
+    multiples: ElementData,
+    *,
+    known_in_subgroup: bool,
+) -> PointTable:
+    """The table of affine points whose multiples, affine points too, were computed before: one
+    table behind the other."""
+    data, words = (_check_points(curve, each) for each in (points, multiples))
+    table = to_limb_form(words.storage.device, curve.key, words)
+    digest = _compute_digest(curve.key, data)
+    return PointTable(curve, plan, table, digest, known_in_subgroup)
 
 
-def load_table(points: PointArray, path: str | Path) -> PointTable:
-    """Read the table of these points from a file; refuses that of other points and a broken one.
+def load_table(
+    curve: CurveGroup, points: ElementData, path: str | Path, *, known_in_subgroup: bool
+) -> PointTable:
+    """Read the table of these affine points from a file; refuses that of other points and a broken
+    one.
 
     The SHA-256 protects against damage, and not against whoever writes a file with a right one.
     """
-    data, key = _get_affine(points), points.curve.key
+    key, data = curve.key, _check_points(curve, points)
     device: ArrayDevice = data.storage.device
     content = Path(path).read_bytes()
     header, words = _parse_header(path, content[:HEADER_BYTES]), content[HEADER_BYTES:]
@@ -129,16 +159,16 @@ def load_table(points: PointArray, path: str | Path) -> PointTable:
         raise GpuError(f"{path} has a table of other points; precompute makes one for these points")
     if _hash_content(header, words) != header["content"]:
         raise GpuError(f"{path} is damaged: it has another SHA-256; precompute the table again")
-    plan = _make_plan(key, len(points), header)
+    plan = _make_plan(key, len(data), header)
     shape = (0 if plan is None else plan.tables * plan.points, 2, *key.coordinate_shape)
     dtype = key.prime.column_dtype
     if plan is None or len(words) != math.prod(shape) * dtype.itemsize:
         raise GpuError(
-            f"{path} is damaged: its header does not fit {len(points):,} points and {len(words):,} "
+            f"{path} is damaged: its header does not fit {len(data):,} points and {len(words):,} "
             "bytes of words; precompute the table again"
         )
     table = np.frombuffer(words, dtype).reshape(shape)
-    return PointTable(points.curve, plan, device.put(table), digest, points.known_in_subgroup)
+    return PointTable(curve, plan, device.put(table), digest, known_in_subgroup)
 
 
 def _parse_header(path: str | Path, text: bytes) -> dict[str, Any]:
@@ -160,21 +190,22 @@ def _parse_header(path: str | Path, text: bytes) -> dict[str, Any]:
 def _make_plan(key: CurveKey, count: int, header: Mapping[str, Any]) -> MsmPlan | None:
     """The plan of a header's table, if `plan_tables` could make it."""
     tables, window_bits, bits = header["tables"], header["window_bits"], key.order.bit_length()
-    if header["count"] != count or window_bits not in range(2, get_max_window_bits(bits) + 1):
+    widest = get_max_window_bits(bits, TABLE_COSTS)
+    if header["count"] != count or window_bits not in range(2, widest + 1):
         return None
     plan = MsmPlan(count, 1, bits, window_bits, tables=max(tables, 1))
     return plan if tables == -(-plan.windows // plan.table_windows) else None
 
 
-def _get_affine(points: PointArray) -> DeviceArray:
-    """The words of points on a device in affine form."""
-    data = points.affine().data
-    if not isinstance(data, DeviceArray) or points.ndim != 1 or not len(points):
+def _check_points(curve: CurveGroup, points: ElementData) -> DeviceArray:
+    """The words of affine points, if they are on a device, and their array has one axis."""
+    shape = get_shape(curve.key, points)
+    if not isinstance(points, DeviceArray) or len(shape) != 1 or not shape[0]:
         raise ArgumentTypeError(
-            f"{points.curve.name}: precompute takes a one-dimensional array of points on a device; "
-            f"the shape is {points.shape}; gpu.to_device(points) copies points to a device"
+            f"{curve.name}: precompute takes a one-dimensional array of points on a device; "
+            f"the shape is {shape}; gpu.to_device(points) copies points to a device"
         )
-    return data
+    return points
 
 
 def _compute_digest(key: CurveKey, data: DeviceArray) -> str:
@@ -187,3 +218,47 @@ def _hash_content(header: Mapping[str, Any], words: bytes) -> str:
     """SHA-256 of the words and of all other entries of the header."""
     entries = sorted((name, value) for name, value in header.items() if name != "content")
     return hashlib.sha256(json.dumps(entries).encode() + words).hexdigest()
+
+
+def _make_tables(
+    device: ArrayDevice, curve: CurveKey, plan: MsmPlan, points: DeviceArray
+) -> DeviceArray:
+    """The tables of multiples of affine points, one behind the other, in limb form.
+
+    A progress bar shows the tables that are complete, and Ctrl-C ends the call between two.
+    """
+    made = make_points(device, curve, plan.tables * plan.points, coordinates=2)
+    for first in show_progress(range(0, len(made), plan.points), "tables of multiples"):
+        if first:
+            before = points
+            points = _double_points(curve, points, plan.table_windows * plan.window_bits)
+            device.wait_for(before)  # one table at most is in flight
+        device.assign(made[first : first + plan.points], to_limb_form(device, curve, points))
+    return made
+
+
+def _double_points(curve: CurveKey, points: DeviceArray, bits: int) -> DeviceArray:
+    """2^bits P, affine."""
+    while bits:
+        step = min(bits, curve.order.bit_length() - 1)  # `mul` takes scalars as long as the order
+        points = mul(curve, points, encode_scalar(curve, 1 << step))
+        bits -= step
+    return to_affine(curve, points)
+
+
+def make_multiples(curve: CurveKey, plan: MsmPlan, points: DeviceArray) -> DeviceArray:
+    """The multiples of sets of points (sets, n) that a plan has tables of: affine points of words,
+    (sets, tables, n)."""
+    if plan.tables == 1:
+        affine, (sets, count) = to_affine(curve, points), get_shape(curve, points)
+        return affine.reshape((sets, 1, count, *affine.shape[2:]))
+    shift = plan.table_windows * plan.window_bits
+    multiples = to_affine(curve, shift_points(curve, points, plan.tables, shift))
+    return multiples.transpose(1, 0, *range(2, multiples.ndim)).copy()
+
+
+def to_tables(curve: CurveKey, multiples: DeviceArray) -> DeviceArray:
+    """The tables of multiples (sets, tables, n), in limb form: (sets * tables * n)."""
+    device: ArrayDevice = multiples.storage.device
+    converted = to_limb_form(device, curve, multiples)
+    return converted.reshape((math.prod(multiples.shape[:3]), *multiples.shape[3:]))

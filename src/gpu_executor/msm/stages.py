@@ -1,4 +1,4 @@
-"""Multi-scalar multiplication on a device: Pippenger's bucket method.
+"""The stages of an MSM on a device: Pippenger's bucket method.
 
     scalars -> signed digits -> sort by bucket -> accumulate -> reduce buckets -> join windows
                                     |                 ^
@@ -7,8 +7,8 @@
 Scalars are split into windows of c bits. Each non-zero digit adds its point to a bucket of its
 window, 2^(c-1) of them. The entries are sorted by bucket, so that every invocation adds equally
 many points (glsl/curves/accumulate.comp). Of many entries, rounds of affine additions leave fewer
-to accumulate (`ops/affine_rounds.py`). A window is the sum of k times bucket k, and the result
-the sum of 2^(c w) times window w.
+to accumulate (`AffineRounds`). A window is the sum of k times bucket k, and the result the sum of
+2^(c w) times window w.
 
 Where an endomorphism allows it, each point and its image have scalars of half the length
 (`primes/glv.py`): as many additions to buckets, half as many windows. This halves the time of the
@@ -17,6 +17,7 @@ reduction and of the join.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,32 +25,32 @@ import numpy as np
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import ArrayCopy, ArrayDevice, Dispatch, Step
 from gpu_executor.kernels.curves import (
+    COORDINATES,
     count_lanes,
+    encode_f64_constants,
     halve_scalars_kernel,
+    halved_lengths_kernel,
+    pair_runs_kernel,
     point_limbs,
+    run_bounds_kernel,
     scalar_digits_kernel,
 )
-from gpu_executor.ops.affine_rounds import AffineRounds
-from gpu_executor.ops.msm_plan import GROUPED_ENTRIES, MsmPlan, choose_f64_limbs
+from gpu_executor.msm.plan import GROUPED_ENTRIES, MsmPlan, choose_f64_limbs, count_sums
 from gpu_executor.ops.points import (
+    AFFINE,
     TERM_ITERATIONS,
     count_coordinates,
     count_steps,
     get_constants,
-    get_f64_constants,
+    get_shape,
     make_dispatch,
     make_points,
-    mul,
-    shift_points,
-    to_affine,
     to_limb_form,
 )
-from gpu_executor.ops.scalars import encode_scalar
-from gpu_executor.ops.sort import gains_by_rows, sort_pairs
+from gpu_executor.ops.sort import exclusive_scan, gains_by_rows, sort_pairs
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.glv import Glv
 from gpu_executor.primes.prime import LimbLayout
-from gpu_executor.progress import show_progress
 
 INVOCATIONS = 1 << 17
 """Invocations that fill a device with mixed additions: on an NVIDIA H200, 2^15 give 85 % of the
@@ -68,37 +69,107 @@ and those where there are more partial sums than groups that fill a device. Bloc
 took an NVIDIA H200 in us, with 0.3 ms of the host (BLS12-381 G1): 412, 378, 411 and 454 at 2^10
 points, 614, 496, 547 and 611 at 2^12, 734, 540, 578 and 705 at 2^16, 1,495, 1,041, 974 and 1,003 at
 2^18."""
+ROUND_INVOCATIONS = 132 * 16 * 32 * 2
+"""Invocations of a round at most. Each of the 132 multiprocessors of an NVIDIA H200 runs 16
+subgroups at a time, so these are two turns: 2.48 G additions a second in the first round of 2^22
+points of BLS12-381 G1, where 1.5 turns give 2.44 and one turn 2.42."""
+LEAST_PAIRS = 32
+"""Pairs of an invocation at least, which share an inverse: it takes as long as 45 products."""
+NO_KEY = np.uint32(0xFFFFFFFF)
 WORD = np.dtype(np.uint32)
 
 
-def make_tables(
-    device: ArrayDevice, curve: CurveKey, plan: MsmPlan, points: DeviceArray
-) -> DeviceArray:
-    """The tables of multiples of affine points, one behind the other, in limb form.
+def shift_points(curve: CurveKey, p: DeviceArray, tables: int, shift: int) -> DeviceArray:
+    """2^(k * shift) P for k below `tables`: XYZZ points (tables, ...)."""
+    device: ArrayDevice = p.storage.device
+    shape = get_shape(curve, p)
+    result = make_points(device, curve, tables, *shape)
+    count = math.prod(shape)
+    if count:
+        arrays = to_limb_form(device, curve, p), get_constants(device, curve), result
+        push = count_coordinates(curve, p), tables, shift
+        device.submit([make_dispatch(device, curve, "shift_points", arrays, count, push)])
+    return result
 
-    A progress bar shows the tables that are complete, and Ctrl-C ends the call between two.
+
+class AffineRounds:
+    """Rounds of affine additions, ahead of the accumulation: their arrays, and what runs on them.
+
+    The entries of a bucket are neighbours: a run. A round adds the points of every run in pairs, so
+    that it is half as long, and the points stay affine. After some rounds the accumulation adds
+    what is left. An affine addition takes 5M + 1S where many share one inverse, a mixed addition to
+    an XYZZ point 8M + 2S. But it moves more memory: each round reads its points twice and writes
+    their sums.
+
+        keys -> starts, ends -> lengths after each round -> offsets -> pairs of all rounds
+        points -> sums of round 0 -> sums of round 1 -> ...
+
+    Where a run has an odd length, its last point is copied. So runs of any lengths are halved, and
+    every sum has a place that the lengths determine.
     """
-    made = make_points(device, curve, plan.tables * plan.points, coordinates=2)
-    for first in show_progress(range(0, len(made), plan.points), "tables of multiples"):
-        if first:
-            before = points
-            points = _shift_points(curve, points, plan.table_windows * plan.window_bits)
-            device.wait_for(before)  # one table at most is in flight
-        device.assign(made[first : first + plan.points], to_limb_form(device, curve, points))
-    return made
 
+    def __init__(
+        self, device: ArrayDevice, curve: CurveKey, entries: int, runs: int, rounds: int
+    ) -> None:
+        """For entries with keys below `runs`, sorted by key."""
+        self._device, self._curve = device, curve
+        self._entries, self._runs = entries, runs
+        counts = [count_sums(entries, runs, number + 1) for number in range(rounds)]
+        self._invocations = [min(-(-each // LEAST_PAIRS), ROUND_INVOCATIONS) for each in counts]
+        self._bounds = [device.empty((runs,), WORD) for _ in range(2)]
+        self._lengths = device.empty((rounds * runs + 1,), WORD)
+        self._offsets = self._lengths  # until there are some
+        self._pairs = device.empty((sum(counts), 2), WORD)
+        limbs = point_limbs(curve) // COORDINATES
+        self._products = device.empty(((counts[0] + self._invocations[0]) * limbs,), WORD)
+        # The sums of a round take the place of those two rounds before.
+        arrays = [make_points(device, curve, each, coordinates=AFFINE) for each in counts[:2]]
+        self._sums = [arrays[number % 2][:each] for number, each in enumerate(counts)]
+        self.keys = device.empty((counts[-1],), WORD)
+        """The keys of the sums of the last round, and NO_KEY behind them."""
 
-def _shift_points(curve: CurveKey, points: DeviceArray, bits: int) -> DeviceArray:
-    """2^bits P, affine."""
-    while bits:
-        step = min(bits, curve.order.bit_length() - 1)  # `mul` takes scalars as long as the order
-        points = mul(curve, points, encode_scalar(curve, 1 << step))
-        bits -= step
-    return to_affine(curve, points)
+    def find_pairs(self, keys: DeviceArray, entries: DeviceArray) -> None:
+        """Submit what finds the pairs of all rounds. An entry is the index of a point, with the
+        topmost bit set where the point is subtracted. A key is NO_KEY where there is no entry."""
+        device, (starts, ends) = self._device, self._bounds
+        for each in self._bounds:
+            device.assign(each, np.uint32(0))
+        device.assign(self.keys, NO_KEY)
+        bounds = keys, starts, ends
+        lengths, count = (starts, ends, self._lengths), len(self._lengths)
+        steps: list[Step] = [
+            Dispatch(run_bounds_kernel(), bounds, self._entries, grid_stride=True),
+            Dispatch(halved_lengths_kernel(), lengths, count, (self._runs,), grid_stride=True),
+        ]
+        device.submit(steps)
+        self._offsets = exclusive_scan(device, self._lengths)
+        arrays = keys, entries, starts, ends, self._offsets, self._pairs, self.keys
+        push = self._runs, len(self._sums)
+        device.submit([Dispatch(pair_runs_kernel(), arrays, self._entries, push, grid_stride=True)])
+
+    def add(self, points: DeviceArray) -> DeviceArray:
+        """Submit all rounds; returns the sums of the last one, whose keys are `keys`."""
+        constants = get_constants(self._device, self._curve)
+        steps: list[Step] = []
+        words = self._curve.prime.element_bytes // 4
+        vectors = 2 * (words // 4 if words % 4 == 0 else words)  # of a point
+        by_point = layout = vectors, 1
+        for number, (sums, count) in enumerate(zip(self._sums, self._invocations, strict=True)):
+            target = (1, len(sums)) if number + 1 < len(self._sums) else by_point
+            arrays = self._pairs, points, constants, self._offsets, sums, self._products
+            push = number * self._runs, self._runs, *layout, *target
+            steps.append(
+                make_dispatch(
+                    self._device, self._curve, "add_pairs", arrays, count, push, grouped=False
+                )
+            )
+            points, layout = sums, target
+        self._device.submit(steps)
+        return points
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
+class BucketSums:
     """The sums of buckets, as the accumulation kernel leaves them."""
 
     buckets: DeviceArray
@@ -120,8 +191,16 @@ def choose_block_length(places: int, lanes: int) -> int:
     return min(max(places * lanes // INVOCATIONS, MIN_BLOCK_LENGTH), MAX_BLOCK_LENGTH)
 
 
+def get_f64_constants(device: ArrayDevice, curve: CurveKey, limbs: LimbLayout) -> DeviceArray:
+    """The constants of a curve for kernels with f64 limbs, on a device."""
+    return device.cache(
+        ("f64 constants", curve),
+        lambda: device.put(encode_f64_constants(curve, limbs).view(np.uint32).reshape(-1)),
+    )
+
+
 class Msm:
-    """One multi-scalar multiplication on a device: its stages, each of several dispatches."""
+    """A batch of MSMs on a device: its stages, each of several dispatches."""
 
     def __init__(
         self, device: ArrayDevice, curve: CurveKey, plan: MsmPlan, *, has_table: bool = False
@@ -142,7 +221,7 @@ class Msm:
         *,
         is_converted: bool = False,
     ) -> None:
-        """Submit everything; the sums of the batch go to `result`. `is_converted` says that the
+        """Submit everything; the MSMs of the batch go to `result`. `is_converted` says that the
         points are those that `convert` returns."""
         sorted_entries = self.sort(*self.split_scalars(scalars, *self.make_entries()))
         rounds, sums = self.find_pairs(*sorted_entries), self.make_sums()
@@ -187,7 +266,7 @@ class Msm:
         words = scalars.nbytes // (4 * plan.batch * plan.terms)
         sets = plan.point_sets or (1 if plan.shares_points else plan.batch)
         digits = plan.windows, plan.window_bits, plan.table_windows
-        push = plan.terms, words, *digits, plan.tables * plan.terms, plan.sums_per_set, sets
+        push = plan.terms, words, *digits, plan.tables * plan.terms, plan.msms_per_set, sets
         arrays, count = (scalars, keys, entries), plan.batch * plan.terms
         kernel = scalar_digits_kernel()
         self._steps.append(Dispatch(kernel, arrays, count, push, grid_stride=True, overwrites=True))
@@ -234,7 +313,7 @@ class Msm:
         """An array for the sums of buckets."""
         return self._make_points(self._plan.all_buckets)
 
-    def make_sums(self, buckets: DeviceArray | None = None) -> Sums:
+    def make_sums(self, buckets: DeviceArray | None = None) -> BucketSums:
         """Arrays for the sums; those of buckets, in an array that is made or given, are 0."""
         plan, device = self._plan, self._device
         has_denominators = plan.tables > 1 and not self._has_table
@@ -249,7 +328,7 @@ class Msm:
         buckets = self.make_buckets() if buckets is None else buckets
         device.assign(buckets, np.uint32(0))
         partial_keys, partials = device.empty((2 * count,), WORD), self._make_points(2 * count)
-        return Sums(buckets, partial_keys, partials, count, length, grouped, f64_limbs)
+        return BucketSums(buckets, partial_keys, partials, count, length, grouped, f64_limbs)
 
     def accumulate(
         self,
@@ -257,7 +336,7 @@ class Msm:
         entries: DeviceArray,
         points: DeviceArray,
         rounds: AffineRounds | None,
-        sums: Sums,
+        sums: BucketSums,
     ) -> None:
         """Add the points of all entries: in the rounds, then those that are left."""
         if rounds is not None:
@@ -281,11 +360,11 @@ class Msm:
         return sums
 
     def finish(self, buckets: DeviceArray, result: DeviceArray) -> None:
-        """Write the sums of the batch to `result`."""
+        """Write the MSMs of the batch to `result`."""
         self.join(self.reduce(buckets), result)
         self.submit()
 
-    def combine(self, sums: Sums) -> None:
+    def combine(self, sums: BucketSums) -> None:
         """Add the partial sums to their buckets."""
         device, partial_keys, partials = self._device, sums.partial_keys, sums.partials
         places = 2 * sums.invocations - 1
@@ -337,7 +416,7 @@ class Msm:
         self._add_join(windows, plan.batch, length, shift, result=result)
 
     def _make_terms(self, windows: DeviceArray, above: DeviceArray | None = None) -> DeviceArray:
-        """Copies of windows (batch, windows, limbs), each sum with the term `above` behind them."""
+        """Copies of windows (batch, windows, limbs), each MSM with the term `above` behind them."""
         batch, count, limbs = windows.shape
         terms = self._make_points(batch * (count + (above is not None)))
         rows = terms.reshape((batch, -1, limbs))

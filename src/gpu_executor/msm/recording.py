@@ -1,4 +1,4 @@
-"""Multi-scalar multiplications whose arrays and commands are kept for the next call of a plan."""
+"""MSMs whose arrays are made and whose commands are recorded once, for every call of a plan."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Self
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import ArrayCopy, ArrayDevice, GraphRecording, Step
 from gpu_executor.kernels.curves import point_limbs
+from gpu_executor.msm.plan import MsmPlan, resize_plan
+from gpu_executor.msm.stages import WORD, Msm
 from gpu_executor.ops.elementwise import ElementData
-from gpu_executor.ops.msm import WORD, Msm
-from gpu_executor.ops.msm_plan import MsmPlan, resize_plan
 from gpu_executor.ops.points import make_points
 from gpu_executor.primes.curve_key import CurveKey
 
@@ -23,8 +23,8 @@ of its commands are one submission instead of four."""
 
 
 class RecordedMsm:
-    """A multi-scalar multiplication whose arrays are made and whose commands are recorded once, for
-    any points and scalars of a plan.
+    """A batch of MSMs whose arrays are made and whose commands are recorded once, for any points
+    and scalars of a plan.
 
     A call of 2^12 points takes 0.7 ms of the time of an NVIDIA H200's host, and 2.1 ms if it makes
     everything anew. If the plan has tables of multiples of the points, the device makes them while
@@ -64,7 +64,7 @@ class RecordedMsm:
     def run(
         self, points: DeviceArray, load: Callable[[], DeviceArray], result: DeviceArray
     ) -> None:
-        """Submit everything; the sums of the batch go to `result`. `load` returns the scalars."""
+        """Submit everything; the MSMs of the batch go to `result`. `load` returns the scalars."""
         with self._lock:  # the submissions of one call follow each other
             if self._inputs is None:
                 self._additions.run(self._additions.convert(points), load)
@@ -81,7 +81,7 @@ class RecordedMsm:
 
 
 class SlicedMsm:
-    """A recorded multi-scalar multiplication of one sum, whose scalars come in one or two slices.
+    """One recorded MSM, whose scalars come in one or two slices.
 
     The device converts the points while the host copies the scalars of the first slice, and adds
     the points of that slice while the host copies the others. Each slice has buckets of its own,
@@ -111,7 +111,7 @@ class SlicedMsm:
     def run(
         self, points: DeviceArray, load: Callable[[slice], DeviceArray], result: DeviceArray
     ) -> None:
-        """Submit everything; the sum goes to `result`. `load` returns the scalars of a slice."""
+        """Submit everything; the MSM goes to `result`. `load` returns the scalars of a slice."""
         with self._lock:
             slices = list(zip(self._additions, self._slices, strict=True))
             converted = [additions.convert(points[each]) for additions, each in slices]
@@ -166,7 +166,7 @@ class _Recorder:
         self._recording.replay()
 
 
-def run_msm(
+def submit_msm(
     device: ArrayDevice,
     curve: CurveKey,
     plan: MsmPlan,
@@ -178,10 +178,9 @@ def run_msm(
     has_table: bool,
     records: bool,
 ) -> None:
-    """Submit a multi-scalar multiplication of affine points, or with `has_table` of tables in limb
-    form, and scalars (batch, n, words) in any place, which `load` returns on the device. The sums
-    of the batch go to `result`. With `records`, its arrays and commands are cached for the next
-    call of the plan."""
+    """Submit the MSMs of affine points, or with `has_table` of tables in limb form, and scalars
+    (batch, n, words) in any place, which `load` returns on the device. The MSMs of the batch go to
+    `result`. With `records`, their arrays and commands are cached for the next call of the plan."""
     if not records:
         Msm(device, curve, plan, has_table=has_table).run(points, load(), result)
         return
@@ -192,7 +191,7 @@ def run_msm(
     recorded.run(points, load, result)
 
 
-def run_sliced_msm(
+def submit_sliced_msm(
     device: ArrayDevice,
     curve: CurveKey,
     plan: MsmPlan,
@@ -201,8 +200,8 @@ def run_sliced_msm(
     sizes: tuple[int, ...],
     result: DeviceArray,
 ) -> None:
-    """Submit a multi-scalar multiplication of affine points to one sum, which goes to `result`.
-    `load` returns the scalars of a slice of the points; `sizes` are the points of each slice."""
+    """Submit one MSM of affine points, which goes to `result`. `load` returns the scalars of a
+    slice of the points; `sizes` are the points of each slice."""
     recorded = device.cache(
         ("sliced msm", curve, plan, sizes), lambda: SlicedMsm(device, curve, plan, sizes)
     )

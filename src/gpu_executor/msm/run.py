@@ -1,7 +1,7 @@
-"""Runs multi-scalar multiplications in the parts that `ops/msm_parts.py` plans.
+"""Runs MSMs on a device, in the parts that `parts.py` plans.
 
-A part is one run of `Msm`. The sums of the parts of the points are added. An interrupt (Ctrl-C)
-ends a call between two parts.
+A part is one run of the stages. The results of the parts of the points are added. An interrupt
+(Ctrl-C) ends a call between two parts.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import numpy as np
 from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import OutOfMemoryError
+from gpu_executor.msm.parts import PARTS_IN_FLIGHT, MsmParts, plan_parts, plan_whole
+from gpu_executor.msm.plan import MsmPlan
+from gpu_executor.msm.recording import submit_msm, submit_sliced_msm
 from gpu_executor.ops.elementwise import ElementData
-from gpu_executor.ops.msm_parts import PARTS_IN_FLIGHT, MsmParts, plan_parts, plan_whole
-from gpu_executor.ops.msm_plan import MsmPlan
 from gpu_executor.ops.points import (
     get_shape,
     make_infinity,
@@ -28,13 +29,12 @@ from gpu_executor.ops.points import (
     sum_points,
     to_affine,
 )
-from gpu_executor.ops.recorded_msm import run_msm, run_sliced_msm
 from gpu_executor.ops.scalars import count_bits, get_columns
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.glv import Glv
 
 Range = tuple[slice, slice]
-"""Sums of a batch, and points of each sum."""
+"""MSMs of a batch, and points of each MSM."""
 LoadPoints = Callable[[Range], DeviceArray]
 """Returns the points of a range on the device."""
 
@@ -48,7 +48,7 @@ def _submit_parts(
     *,
     has_table: bool,
 ) -> list[tuple[Range, DeviceArray]]:
-    """Submit one part after the other; returns the range and the sums of each.
+    """Submit one part after the other; returns the range and the result of each.
 
     With more than `PARTS_IN_FLIGHT` parts this waits for the device, except while a graph is
     recorded. An interrupt ends it, and the parts that were submitted complete.
@@ -57,21 +57,21 @@ def _submit_parts(
     records = parts.records and not device.is_recording
     for points in parts.point_ranges:
         loaded: DeviceArray | None = None
-        for sums in parts.sum_ranges:
+        for msms in parts.batch_ranges:
             if len(results) >= PARTS_IN_FLIGHT and not device.is_recording:
                 device.wait_for(results[-PARTS_IN_FLIGHT][1])
             if loaded is None or not parts.part.shares_points:
-                loaded = load_points((sums, points))
-            plan = parts.plan_range(sums, points)
+                loaded = load_points((msms, points))
+            plan = parts.plan_range(msms, points)
             result = make_points(device, curve, plan.batch)
             if parts.slices is not None and records:
                 load_slice = functools.partial(_load_slice, device, scalars)
-                run_sliced_msm(device, curve, plan, loaded, load_slice, parts.slices, result)
+                submit_sliced_msm(device, curve, plan, loaded, load_slice, parts.slices, result)
             else:
-                load = functools.partial(_load, device, scalars, (sums, points))
-                arrays = loaded, _select(scalars, (sums, points)), load, result
-                run_msm(device, curve, plan, *arrays, has_table=has_table, records=records)
-            results.append(((sums, points), result))
+                load = functools.partial(_load, device, scalars, (msms, points))
+                arrays = loaded, _select(scalars, (msms, points)), load, result
+                submit_msm(device, curve, plan, *arrays, has_table=has_table, records=records)
+            results.append(((msms, points), result))
     return results
 
 
@@ -83,7 +83,7 @@ def _load_slice(device: ArrayDevice, scalars: ElementData, points: slice) -> Dev
 def _load(
     device: ArrayDevice, data: ElementData, of: Range, *, shares: bool = False
 ) -> DeviceArray:
-    """A range of an array of either place, on the device; with `shares`, all sums have the same
+    """A range of an array of either place, on the device; with `shares`, all MSMs have the same
     elements."""
     found = _select(data, of[1:] if shares else of)
     if isinstance(found, DeviceArray):
@@ -106,13 +106,13 @@ def _join_parts(
     parts: MsmParts,
     results: Sequence[tuple[Range, DeviceArray]],
 ) -> DeviceArray:
-    """The sums of the batch from the sums of its parts."""
+    """The MSMs of the batch from the results of its parts."""
     if len(results) == 1:
         return results[0][1]
     columns = {points.start: number for number, points in enumerate(parts.point_ranges)}
     joined = make_points(device, curve, parts.batch, len(columns))
-    for (sums, points), result in results:
-        device.assign(joined[sums, columns[points.start]], result)
+    for (msms, points), result in results:
+        device.assign(joined[msms, columns[points.start]], result)
     return sum_points(curve, joined) if len(columns) > 1 else joined.reshape(joined[:, 0].shape)
 
 
@@ -127,7 +127,7 @@ def _run_within_memory(
     copies_scalars: bool = False,
     has_table: bool = False,
 ) -> DeviceArray:
-    """The sums of the batch, as XYZZ points of words: plan the parts and run them, in smaller parts
+    """The MSMs of the batch, as XYZZ points of words: plan the parts and run them, in smaller parts
     if the memory for a part is not there."""
     call = curve, whole, copies_points, copies_scalars, has_table
     known = device.cache(("msm parts", *call), _KnownParts)
@@ -169,14 +169,16 @@ class _KnownParts:
     parts: MsmParts | None = None
 
 
-def run_plan(
-    device: ArrayDevice,
-    curve: CurveKey,
-    plan: MsmPlan,
-    tables: DeviceArray,
-    scalars: ElementData,
+def run_tables(
+    curve: CurveKey, plan: MsmPlan, tables: DeviceArray, scalars: ElementData, batch: Shape
 ) -> DeviceArray:
-    """Run a plan on tables of points in limb form, one table behind the other."""
+    """The MSMs over the last axis of scalars (..., n, words) below the order, with tables of points
+    in limb form, one table behind the other: XYZZ points of words."""
+    device: ArrayDevice = tables.storage.device
+    count = math.prod(batch)
+    if not count:
+        return make_infinity(device, curve, *batch)
+    whole = dataclasses.replace(plan, batch=count)
 
     def load_points(of: Range) -> DeviceArray:
         points = of[1]
@@ -185,23 +187,27 @@ def run_plan(
         axes = tables.shape[1:]
         return tables.reshape((plan.tables, plan.points, *axes))[:, points].reshape((-1, *axes))
 
-    return _run_within_memory(device, curve, plan, load_points, scalars, has_table=True)
-
-
-def table_msm(
-    curve: CurveKey, plan: MsmPlan, tables: DeviceArray, scalars: ElementData, batch: Shape
-) -> DeviceArray:
-    """The sums over the last axis of scalars (..., n, words) below the order, with tables."""
-    device: ArrayDevice = tables.storage.device
-    sums = math.prod(batch)
-    if not sums:
-        return make_infinity(device, curve, *batch)
-    rows = scalars.reshape((sums, plan.points, -1))
-    found = run_plan(device, curve, dataclasses.replace(plan, batch=sums), tables, rows)
+    rows = scalars.reshape((count, plan.points, -1))
+    found = _run_within_memory(device, curve, whole, load_points, rows, has_table=True)
     return found.reshape(*batch, *found.shape[1:])
 
 
-def msm(
+def run_sets(
+    curve: CurveKey, plan: MsmPlan, tables: DeviceArray, scalars: DeviceArray, msms_per_set: int = 1
+) -> DeviceArray:
+    """The MSMs of scalars (batch, n, words) and sets of points with tables in limb form: MSM b has
+    set b // msms_per_set % sets. XYZZ points of words, (batch)."""
+    device: ArrayDevice = tables.storage.device
+    batch = math.prod(scalars.shape) // (plan.points * scalars.shape[-1])
+    own = dataclasses.replace(plan, batch=batch, msms_per_set=msms_per_set)
+    result = make_points(device, curve, batch)
+    records = not device.is_recording
+    arrays = tables, scalars, lambda: scalars, result
+    submit_msm(device, curve, own, *arrays, has_table=True, records=records)
+    return result
+
+
+def run_rows(
     device: ArrayDevice,
     curve: CurveKey,
     points: ElementData,
@@ -209,13 +215,13 @@ def msm(
     scalar_bits: int,
     glv: Glv | None = None,
 ) -> DeviceArray:
-    """The sum of scalars[b, i] * points[i] for each b, as XYZZ points of words on the device.
+    """The MSM of scalars[b, i] and points[i] for each b, as XYZZ points of words on the device.
 
     Points and scalars are on the device or on the host. `points` have shape (n, coordinates, ...).
-    With shape (batch, n, coordinates, ...) every sum has points of its own: it is the sum of
-    scalars[b, i] * points[b, i]. `scalars` have shape (batch, n, words), or (batch, n) if they are
-    one column, and are below 2^scalar_bits. `glv` is given only for points in the group of prime
-    order.
+    With shape (batch, n, coordinates, ...) every MSM has points of its own: it is that of
+    scalars[b, i] and points[b, i]. `scalars` have shape (batch, n, words), or (batch, n) if they
+    are one column, and are below 2^scalar_bits. `glv` is given only for points in the group of
+    prime order.
     """
     batch, count = scalars.shape[:2]
     shares_points = len(get_shape(curve, points)) == 1
@@ -235,7 +241,7 @@ def msm(
     )
 
 
-def broadcast_msm(
+def run_on_device(
     device: ArrayDevice,
     curve: CurveKey,
     points: ElementData,
@@ -243,22 +249,22 @@ def broadcast_msm(
     batch: Shape,
     glv: Glv | None = None,
 ) -> DeviceArray:
-    """The sums of k P over the last axis of points (..., n) in either form. The scalars are words
-    (..., n, words of a scalar) below the order. Both are on the host or on the device. The leading
-    axes of both are broadcast to `batch`. `glv` is given only for points in the group of prime
-    order."""
+    """The MSMs over the last axis of points (..., n) in either form: XYZZ points of words. The
+    scalars are words (..., n, words of a scalar) below the order. Both are on the host or on the
+    device. The leading axes of both are broadcast to `batch`. `glv` is given only for points in the
+    group of prime order."""
     *leading, count = get_shape(curve, points)
-    sums = math.prod(batch)
-    if not sums or not count:
+    msms = math.prod(batch)
+    if not msms or not count:
         return make_infinity(device, curve, *batch)
     axes = points.shape[len(leading) :]
     if math.prod(leading) == 1:
         own = points.reshape(axes)
     else:
-        own = _broadcast(points, (*batch, *axes)).reshape((sums, *axes))
+        own = _broadcast(points, (*batch, *axes)).reshape((msms, *axes))
     axes = (count, *get_columns(curve, scalars))
-    factors = _broadcast(scalars, (*batch, *axes)).reshape((sums, *axes))
-    result = msm(device, curve, own, factors, count_bits(curve, scalars, glv), glv)
+    factors = _broadcast(scalars, (*batch, *axes)).reshape((msms, *axes))
+    result = run_rows(device, curve, own, factors, count_bits(curve, scalars, glv), glv)
     return result.reshape((*batch, *result.shape[1:]))
 
 
