@@ -51,7 +51,7 @@ def test_sixteen_slots_in_flight_have_no_hazard(
 
 def test_the_layer_does_compare_submissions(run_python: RunPython, comparing_settings: str) -> None:
     """One job more uses a slot again, after a wait that the layer does not know of."""
-    script = BATCHES.format(mapped=False, device_local=True, jobs=DEPTH + 1, depth=DEPTH)
+    script = BATCHES.format(mapped=False, device_local=False, jobs=DEPTH + 1, depth=DEPTH)
     done = run_python(script, VK_LAYER_SETTINGS_PATH=comparing_settings)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 0

@@ -123,7 +123,7 @@ def bind_piece(
         size, memory = operand.type.nbytes, at.memory
         offset = at.offset if whole else at.offset + piece.start * size
         nbytes = operand.nbytes if whole else piece.count * size
-        bindings += (at.handle, offset, max(nbytes, MIN_BINDING_BYTES))
+        bindings += (at.handle, offset, nbytes or MIN_BINDING_BYTES)
         (written if operand.is_output else read).append(memory)
         pattern = None if operand.is_input else next(init)
         if pattern is not None and nbytes:
