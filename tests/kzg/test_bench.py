@@ -91,6 +91,7 @@ def test_targets_are_upper_limits(known: SetupPair) -> None:
     assert bench.check_targets(rows, elsewhere) == []
 
 
+@pytest.mark.slow
 def test_every_function_has_arguments_of_ckzg(
     known: SetupPair, monkeypatch: pytest.MonkeyPatch
 ) -> None:

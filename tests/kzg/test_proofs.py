@@ -64,6 +64,7 @@ def test_a_batch_of_proofs_mixes_roots_and_other_points(known: SetupPair) -> Non
         assert (proof.tobytes(), value.tobytes()) == expected
 
 
+@pytest.mark.slow
 def test_proofs_of_blobs_equal_those_of_ckzg_for_any_commitment(known: SetupPair) -> None:
     """The commitment only goes into the challenge, so any point of the group is accepted."""
     blob = draw_blob(4)

@@ -94,6 +94,7 @@ def test_a_setup_with_an_error_is_refused(
         load(change(lines, line, text), gpu)
 
 
+@pytest.mark.slow
 def test_lagrange_points_in_bit_reversed_order_are_refused(
     lines: list[str], gpu: Gpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
