@@ -16,7 +16,7 @@ QUICK := \
 	tests/vulkan/test_faults.py tests/vulkan/test_graph.py tests/vulkan/test_memory.py \
 	tests/webgpu/test_executor.py tests/webgpu/test_caches.py tests/cpu/test_backend.py \
 	tests/fields/test_operands.py tests/fields/test_refusals.py tests/fields/test_graphs.py \
-	tests/curves/test_small_curves.py tests/ops/test_sort.py tests/kzg/test_cell_proofs.py \
+	tests/curves/test_small_curves.py tests/ops/test_sort.py tests/msm/test_window.py tests/kzg/test_cell_proofs.py \
 	tests/executor/test_executor.py tests/executor/test_map.py tests/executor/test_errors.py \
 	tests/cluster/test_results.py tests/telemetry/test_metrics.py \
 	tests/bench/test_executor.py tests/report/test_page.py tests/cli/test_commands.py tests/soak/test_soak.py
