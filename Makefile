@@ -4,6 +4,8 @@ FILES := src tests examples
 
 WORKERS ?= 2
 PYTEST := $(PYTHON) -m pytest -q -n $(WORKERS) --no-loadscope-reorder
+# Without bytecode files every worker would rewrite the assertions of all tests again: 14 s.
+unexport PYTHONDONTWRITEBYTECODE
 # Files of every package that say within a minute whether a change holds.
 QUICK := \
 	tests/test_public_names.py tests/test_imports.py tests/test_settings.py tests/test_kernel.py \
@@ -14,23 +16,29 @@ QUICK := \
 	tests/vulkan/test_faults.py tests/vulkan/test_graph.py tests/vulkan/test_memory.py \
 	tests/webgpu/test_executor.py tests/webgpu/test_caches.py tests/cpu/test_backend.py \
 	tests/fields/test_operands.py tests/fields/test_refusals.py tests/fields/test_graphs.py \
-	tests/curves/test_small_curves.py tests/ops/test_sort.py tests/kzg/test_cell_proofs.py \
+	tests/curves/test_small_curves.py tests/ops/test_sort.py tests/msm/test_window.py tests/kzg/test_cell_proofs.py \
 	tests/executor/test_executor.py tests/executor/test_map.py tests/executor/test_errors.py \
 	tests/cluster/test_results.py tests/telemetry/test_metrics.py \
 	tests/bench/test_executor.py tests/report/test_page.py tests/cli/test_commands.py tests/soak/test_soak.py
 
-.PHONY: demo test pytest test-quick lint kernels site clean
+.PHONY: demo test pytest test-slow test-quick lint kernels site clean
 
 demo: .venv/runs
 	@mkdir -p build
 	$(PYTHON) -m gpu_executor.cli demo -o build/report.html
 
-# Linters and tests at once: together they keep two cores busy.
+# One after the other, also under `make -j`: tests of two targets at once would time each other.
 test: .venv/develops
-	@$(MAKE) --no-print-directory -j 2 lint pytest
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory pytest
+	@$(MAKE) --no-print-directory test-slow
 
 pytest: .venv/develops
-	$(PYTEST)
+	$(PYTEST) -m 'not slow'
+
+# With LLVM's optimizations, which tests/conftest.py leaves out elsewhere.
+test-slow: .venv/develops
+	GALLIVM_PERF= $(PYTEST) -m slow
 
 test-quick: .venv/develops
 	$(PYTEST) -m 'not slow' $(QUICK)

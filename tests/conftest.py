@@ -70,25 +70,38 @@ SHARED_PIPELINES = {
 }
 """The files whose tests run the same pipelines. Lavapipe compiles each for seconds in every
 process."""
+MAINNET = "tests/kzg/test_mainnet.py"
+LONG = (MAINNET, "tests/kzg", "tests/cluster", "BLS12-381", "roots", "small curves")
+"""The groups that take the longest, which run first. Files of seconds follow, so that no worker
+waits at the end for one that began such a group late."""
+
+
+def find_group(nodeid: str) -> str:
+    """The group of tests that one worker runs, for what they share: the tests of a file; all of
+    tests/cluster, which share a cluster; those of tests/kzg that share the setup with a known
+    secret; and the files that share pipelines."""
+    file = nodeid.partition("::")[0]
+    folder = file.rpartition("/")[0]
+    if folder in ("tests/cluster", "tests/kzg") and file != MAINNET:
+        return folder
+    return SHARED_PIPELINES.get(file, file)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """pytest-xdist keeps the tests of a file in one worker, for what they share. The files of
-    tests/cluster share a cluster, those of tests/kzg trusted setups, and go to one worker
-    together; so do the files that share pipelines."""
+    """Workers of pytest-xdist get groups of tests, in the order of the tests."""
     from xdist.scheduler import LoadFileScheduling
 
-    def group(nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        folder = file.rpartition("/")[0]
-        if folder in ("tests/cluster", "tests/kzg"):
-            return folder
-        return SHARED_PIPELINES.get(file, file)
-
     scheduler = LoadFileScheduling(config, log)
-    scheduler._split_scope = group
+    scheduler._split_scope = find_group
     return scheduler
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Long groups run first where several workers share the tests."""
+    if hasattr(config, "workerinput"):
+        places = {name: place for place, name in enumerate(LONG)}
+        items.sort(key=lambda item: places.get(find_group(item.nodeid), len(LONG)))
 
 
 def pytest_collection_finish() -> None:
@@ -149,8 +162,9 @@ def validation_messages(
         # Tests depend on plans, and a calibration differs from run to run.
         patch.setenv("GPU_CALIBRATE", "0")
         # Most pipelines run a few work-groups. Without LLVM's optimizations tests of points and
-        # elements take 63% of the time, transforms 82%; KZG on mainnet's setup takes 140%.
-        patch.setenv("GALLIVM_PERF", "nopt")
+        # elements take 63% of the time, transforms 82%; KZG on mainnet's setup takes 140%, so
+        # `make test-slow` has them.
+        patch.setenv("GALLIVM_PERF", os.environ.get("GALLIVM_PERF", "nopt"))
         # Without bytecode files, each interpreter and actor would compile the package again.
         patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         for name in UNSET:

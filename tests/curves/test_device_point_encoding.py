@@ -211,6 +211,7 @@ def test_points_come_back_on_a_device(
     assert np.array_equal(found.to_bytes(compressed=compressed), data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["BLS12_381_G1", "BLS12_381_G2", "SECP256K1"])
 def test_points_outside_the_group_are_found_on_a_device(
     gpu: gx.PersistentVulkanBackend, name: str
@@ -320,6 +321,7 @@ def test_a_device_finds_the_points_of_the_group_in_any_shape(
     assert not mixed[::-2, 1].in_subgroup().any()
 
 
+@pytest.mark.slow
 def test_bytes_of_arkworks_on_a_device(gpu: gx.PersistentVulkanBackend) -> None:
     scalars = [0, 1, 2, 3, G1.order - 1, G1.order // 5]
     theirs = [G1Point() * Scalar.from_le_bytes(k.to_bytes(32, "little")) for k in scalars]

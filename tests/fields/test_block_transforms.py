@@ -102,6 +102,7 @@ def test_the_largest_sums_of_the_first_and_last_primes_are_exact(
     assert list_kinds(gpu_without_tables) == {BlockPasses}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", [PRIME_BITS[0] - 1, PRIME_BITS[-1] + 1])
 def test_primes_of_other_lengths_have_twiddles(
     gpu_without_tables: gx.PersistentVulkanBackend, bits: int

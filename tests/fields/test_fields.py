@@ -166,6 +166,7 @@ def test_exponents_of_more_bits_than_a_software_driver_loops(gpu: Gpu) -> None:
     assert to_ints(x**e) == [pow(v, e, BABYBEAR.modulus) for v in (3, 4, 0)]
 
 
+@pytest.mark.slow
 def test_transform_passes_fit_the_shared_memory_of_the_device(gpu: Gpu) -> None:
     """Primes of more than 628 bits need smaller passes on 32 KiB of shared memory, primes of 299
     bits and more on 16 KiB, which is the least that Vulkan allows."""

@@ -157,6 +157,7 @@ LOGARITHMS = [0, 1, 1, -1, 2, 3, 5]
 """Infinity, equal and opposite points, and points whose sums are equal and opposite."""
 
 
+@pytest.mark.slow
 @on_two
 def test_sums_are_exact(device: DeviceMemory, curve: Curve) -> None:
     draw = np.random.default_rng(1)

@@ -1,4 +1,4 @@
-"""Trusted setups that all tests of KZG share: loading one takes seconds on a software driver."""
+"""A trusted setup that the tests of KZG share: loading it takes seconds on a software driver."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import gpu_executor as gx
 from gpu_executor import kzg
 from gpu_executor.curves import BLS12_381_G1, PointArray
 from gpu_executor.fields import FieldArray, eip4844
-from gpu_executor.kzg.setup import TABLE_BYTES_ON_CPU, plan_setup
-from gpu_executor.kzg.setup_file import find_mainnet_setup
+from gpu_executor.kzg import pairing
 from tests.support.kzg_setups import (
     POINTS_ALONE,
     SetupPair,
+    draw_small_weights,
     prove_cells,
     write_broken_points,
     write_known_setup,
@@ -33,21 +33,15 @@ def known_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def known(gpu: gx.PersistentVulkanBackend, known_path: Path) -> Iterator[SetupPair]:
-    """The setup with a known secret, where a file on disk has not its points."""
+    """The setup with a known secret, where a file on disk has not its points. Its points are
+    checked with small weights, which takes 3 s instead of 11; those of mainnet's setup with
+    random ones."""
     write_broken_points(known_path, "setup")
-    with kzg.load_trusted_setup(str(known_path), 0, gpu=gpu, memory=POINTS_ALONE) as own:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pairing, "draw_weights", draw_small_weights)
+        own = kzg.load_trusted_setup(str(known_path), 0, gpu=gpu, memory=POINTS_ALONE)
+    with own:
         yield SetupPair(own, ckzg.load_trusted_setup(str(known_path), 0))
-
-
-@pytest.fixture(scope="session")
-def mainnet(gpu: gx.PersistentVulkanBackend) -> Iterator[SetupPair]:
-    """Mainnet's setup, with the tables that it has by default on a software driver, where a file on
-    disk has not those of commitments."""
-    path = find_mainnet_setup()
-    plan, _ = plan_setup(gpu.device, TABLE_BYTES_ON_CPU)
-    write_broken_points(path, f"commitments-{plan.tables}x{plan.window_bits}")
-    with kzg.load_trusted_setup(gpu=gpu, memory=TABLE_BYTES_ON_CPU) as own:
-        yield SetupPair(own, ckzg.load_trusted_setup(str(path), 0))
 
 
 class DefinitionProver:

@@ -14,18 +14,15 @@ from rich.console import Console
 from gpu_executor.bench import kzg as bench
 from gpu_executor.bench.kzg import KzgRow
 from gpu_executor.cli import bench_kzg
-from gpu_executor.curves import BLS12_381_G1
-from gpu_executor.kzg.cell_proofs import CellProver
 from gpu_executor.msm.plan import MsmPlan
-from tests.support.kzg_setups import SetupPair, make_blob, make_blob_of
-
-ZERO = BLS12_381_G1.infinity((1, 128))
+from tests.support.kzg_setups import SetupPair, make_blob
 
 
 def to_row(blob: bytes) -> bench.Bytes:
     return np.frombuffer(blob, np.uint8).reshape(1, -1)
 
 
+@pytest.mark.slow
 def test_functions_are_timed_beside_ckzg(
     known: SetupPair, known_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -44,17 +41,6 @@ def test_functions_are_timed_beside_ckzg(
     assert times.stages is None
 
 
-@pytest.fixture
-def given(mainnet: SetupPair, monkeypatch: pytest.MonkeyPatch) -> bench.Inputs:
-    """A blob, and its proofs by ckzg."""
-    blob = make_blob_of([0] * 64 + [3, 5])
-    monkeypatch.setattr(bench, "draw_blobs", lambda _count: to_row(blob))
-    found = bench.Inputs(mainnet.own, 1)
-    _, proofs = ckzg.compute_cells_and_kzg_proofs(bytes(found.blobs[0]), mainnet.ckzg)
-    found.proofs = np.frombuffer(b"".join(proofs), np.uint8).reshape(1, 128, 48)
-    return found
-
-
 @pytest.mark.parametrize("with_peer", [True, False], ids=["beside ckzg", "alone"])
 def test_wrong_results_are_noticed_before_they_are_timed(
     known: SetupPair, monkeypatch: pytest.MonkeyPatch, with_peer: bool
@@ -69,28 +55,6 @@ def test_wrong_results_are_noticed_before_they_are_timed(
     for function, found in (("cells", wrong), ("verification of blobs", False)):
         with pytest.raises(AssertionError, match=f"{function} of 1 blobs: wrong result"):
             bench.check_result(function, found, given, peer)
-
-
-def test_stages_are_timed_and_their_proofs_checked(
-    mainnet: SetupPair, given: bench.Inputs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bench, "MIN_CALLS", 0)
-    row = bench.measure_stages(mainnet.own, given)
-    names = "bytes to cells", "columns", "fixed sets", "convolution", "affine", "proofs to bytes"
-    assert tuple(row.stages_ms) == names
-    assert all(0 < each < 600_000 for each in row.stages_ms.values())
-    assert row.plans["fixed sets"].startswith("128 x 64 points in ")
-    assert row.plans["convolution"].startswith("128 x 32 points in ")
-    plan = mainnet.own.cell_prover.plan
-    fixed = 128 * (64 * plan.windows * 10 + plan.table_windows * plan.buckets * 2 * 14)
-    assert 1.3 * fixed < row.products < 2 * fixed  # with those of the convolution
-    seconds = (row.stages_ms["fixed sets"] + row.stages_ms["convolution"]) / 1e3
-    assert row.products_per_second == pytest.approx(row.products / seconds)
-    monkeypatch.setattr(CellProver, "sum_fixed_sets", lambda _prover, scalars: scalars)
-    monkeypatch.setattr(CellProver, "convolve", lambda _prover, scalars: scalars)
-    monkeypatch.setattr(CellProver, "to_proofs", lambda prover, _: prover._gpu.to_device(ZERO))
-    with pytest.raises(AssertionError, match="the stages of 1 blobs have other proofs than a call"):
-        bench.measure_stages(mainnet.own, given)
 
 
 def test_products_are_counted_from_plans() -> None:
@@ -127,6 +91,7 @@ def test_targets_are_upper_limits(known: SetupPair) -> None:
     assert bench.check_targets(rows, elsewhere) == []
 
 
+@pytest.mark.slow
 def test_every_function_has_arguments_of_ckzg(
     known: SetupPair, monkeypatch: pytest.MonkeyPatch
 ) -> None:

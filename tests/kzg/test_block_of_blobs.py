@@ -14,7 +14,7 @@ import pytest
 
 from gpu_executor import kzg
 from tests.conftest import RunPython
-from tests.support.kzg_setups import SetupPair, make_blob
+from tests.support.kzg_setups import SetupPair
 from tests.support.pages import REPOSITORY
 
 EXAMPLES = REPOSITORY / "examples"
@@ -44,6 +44,7 @@ def run_example(
     return run
 
 
+@pytest.mark.slow
 def test_commitments_and_proofs_are_those_of_ckzg(
     known: SetupPair, run_example: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -59,39 +60,12 @@ def test_commitments_and_proofs_are_those_of_ckzg(
         assert sum(f", {stage}: " in title for title in titles) == 2  # here and with ckzg
 
 
+@pytest.mark.slow
 def test_the_devices_of_this_machine_share_the_blobs(run_example: Callable[..., str]) -> None:
     shown = run_example("blobs_on_devices.py", "1")
     assert re.search(r"1 device\(s\): .*llvmpipe", shown)
     assert re.search(r"1 blobs, cells and proofs: [\d,.]+ ms", shown)
     assert "all cells are valid" in shown
-
-
-def test_actors_of_a_cluster_share_the_blobs(mainnet: SetupPair, run_python: RunPython) -> None:
-    """Two actors share three blobs; both find the points and tables of the setup on disk."""
-    assert mainnet.own.lagrange_table.nbytes  # stores it
-    blobs = [make_blob([5, seed]) for seed in (30, 31, 32)]
-    script = f"""
-import runpy, sys
-sys.path.insert(0, {str(EXAMPLES)!r})
-from tests.support.kzg_setups import make_blob
-import numpy as np
-import gpu_executor as gx
-
-example = runpy.run_path({str(EXAMPLE)!r}, run_name="example")
-joined = b"".join(make_blob([5, seed]) for seed in (30, 31, 32))
-blobs = np.frombuffer(joined, np.uint8).reshape(3, -1)
-start = gx.cluster.start_actors
-gx.cluster.start_actors = lambda cls, backend: start(cls, backend, 2)
-workers = example["RayWorkers"]()
-for part in workers.call("commit", np.array_split(blobs, 2)):
-    for each in part:
-        print("commitment", bytes(each).hex())
-workers.close()
-"""
-    done = run_python(script, RAY_ADDRESS="local", GPU_VALIDATION="0")
-    assert done.returncode == 0, done.stderr
-    found = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("commitment")]
-    assert found == [ckzg.blob_to_kzg_commitment(blob, mainnet.ckzg).hex() for blob in blobs]
 
 
 def test_without_ray_the_example_says_what_to_install(run_python: RunPython) -> None:

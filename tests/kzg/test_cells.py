@@ -22,7 +22,6 @@ from tests.support.kzg_setups import (
     draw_blob,
     list_edge_blobs,
     make_blob,
-    make_blob_of,
 )
 
 
@@ -66,26 +65,6 @@ def test_the_number_of_dispatches_does_not_depend_on_the_number_of_blobs(
 
 
 # --- with proofs ---
-
-
-def test_cells_and_proofs_on_mainnets_setup_equal_those_of_ckzg(mainnet: SetupPair) -> None:
-    """The second blob has most of its sums at infinity."""
-    blobs = [draw_blob(20), list_edge_blobs()["constant"]]
-    cells, proofs = kzg.compute_cells_and_kzg_proofs_batch(to_array(blobs), mainnet.own)
-    assert (cells.shape, proofs.shape) == ((2, 128, 2048), (2, 128, 48))
-    for row, blob in enumerate(blobs):
-        expected = ckzg.compute_cells_and_kzg_proofs(blob, mainnet.ckzg)
-        assert (split_items(cells[row]), split_items(proofs[row])) == expected
-
-
-def test_recovery_on_mainnets_setup_equals_that_of_ckzg(mainnet: SetupPair) -> None:
-    """With the proofs that a device computes; 64 random cells are missing."""
-    cells, proofs = ckzg.compute_cells_and_kzg_proofs(make_blob_of([7] * 66), mainnet.ckzg)
-    indices = PATTERNS["random 1"]
-    kept = [cells[index] for index in indices]
-    found = kzg.recover_cells_and_kzg_proofs(list(indices), kept, mainnet.own)
-    assert found == (cells, proofs)
-    assert found == ckzg.recover_cells_and_kzg_proofs(list(indices), kept, mainnet.ckzg)
 
 
 @pytest.mark.usefixtures("definition_prover")

@@ -9,6 +9,7 @@ from tests.support.kzg_setups import SetupPair
 from tests.support.pages import REPOSITORY, parse_blocks, run_blocks
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("definition_prover")
 def test_the_code_of_the_page_runs(known: SetupPair, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the setup with a known secret, which stays open: it has the quicker proofs of cells."""

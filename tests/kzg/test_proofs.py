@@ -33,20 +33,12 @@ def to_array(items: list[bytes]) -> Any:
     return np.frombuffer(b"".join(items), np.uint8).reshape(len(items), -1)
 
 
+@pytest.mark.slow
 def test_commitments_to_edge_blobs_equal_those_of_ckzg(known: SetupPair) -> None:
     blobs = list(list_edge_blobs().values())
     found = split_items(kzg.blob_to_kzg_commitment_batch(to_array(blobs), known.own))
     assert found == [ckzg.blob_to_kzg_commitment(blob, known.ckzg) for blob in blobs]
     assert found == [multiply_generator(evaluate_at_secret(blob)) for blob in blobs]
-
-
-def test_a_commitment_on_mainnets_setup_equals_that_of_ckzg(mainnet: SetupPair) -> None:
-    blob = draw_blob(1)
-    commitment = kzg.blob_to_kzg_commitment(blob, mainnet.own)
-    assert commitment == ckzg.blob_to_kzg_commitment(blob, mainnet.ckzg)
-    found = kzg.compute_blob_kzg_proof(blob, commitment, mainnet.own)
-    assert found == ckzg.compute_blob_kzg_proof(blob, commitment, mainnet.ckzg)
-    assert kzg.verify_blob_kzg_proof(blob, commitment, found, mainnet.own)
 
 
 def test_proofs_of_values_equal_those_of_ckzg(known: SetupPair) -> None:
@@ -59,6 +51,7 @@ def test_proofs_of_values_equal_those_of_ckzg(known: SetupPair) -> None:
     assert proof == multiply_generator(quotient)
 
 
+@pytest.mark.slow
 def test_a_batch_of_proofs_mixes_roots_and_other_points(known: SetupPair) -> None:
     edges = list_edge_blobs()
     points = [pow(ROOT, 1234, MODULUS), 0, 1, MODULUS - 1]  # the last is the root -1
@@ -71,6 +64,7 @@ def test_a_batch_of_proofs_mixes_roots_and_other_points(known: SetupPair) -> Non
         assert (proof.tobytes(), value.tobytes()) == expected
 
 
+@pytest.mark.slow
 def test_proofs_of_blobs_equal_those_of_ckzg_for_any_commitment(known: SetupPair) -> None:
     """The commitment only goes into the challenge, so any point of the group is accepted."""
     blob = draw_blob(4)
@@ -118,6 +112,7 @@ def test_views_of_arrays_are_read_in_their_order(known: SetupPair) -> None:
     assert split_items(fortran) == expected
 
 
+@pytest.mark.slow
 def test_threads_share_a_setup(known: SetupPair) -> None:
     """Each thread computes a commitment, a proof and cells, and verifies them."""
     blobs = [make_blob([seed, 9]) for seed in range(2)]

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import ckzg
-import numpy as np
 import pytest
 from py_arkworks_bls12381 import G2Point, Scalar
 
@@ -31,6 +30,7 @@ from tests.support.kzg_setups import (
     OUTSIDE,
     POINTS_ALONE,
     SetupPair,
+    draw_small_weights,
     list_edge_blobs,
     multiply_generator,
 )
@@ -94,11 +94,12 @@ def test_a_setup_with_an_error_is_refused(
         load(change(lines, line, text), gpu)
 
 
+@pytest.mark.slow
 def test_lagrange_points_in_bit_reversed_order_are_refused(
     lines: list[str], gpu: Gpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """ckzg accepts them, and computes other commitments. Sums of small multiples are quick."""
-    monkeypatch.setattr(pairing, "draw_weights", lambda count: [i % 7 for i in range(count)])
+    """ckzg accepts them, and computes other commitments."""
+    monkeypatch.setattr(pairing, "draw_weights", draw_small_weights)
     order = [int(f"{i:012b}"[::-1], 2) for i in range(4096)]
     wrong = [*lines[:2], *[lines[2 + i] for i in order], *lines[2 + 4096 :]]
     with pytest.raises(KzgDataError, match="they must be in natural order"):
@@ -196,33 +197,6 @@ def test_all_tables_together_fit_the_memory(gpu: Gpu, kind: Any) -> None:
         before = taken
     assert before > 20_000_000  # a table for each window
     assert (commitments.table_windows, cells.table_windows) == (1, 1)
-
-
-def test_repr_shows_the_bytes_of_every_table(mainnet: SetupPair) -> None:
-    memory = 2_359_296 if mainnet.own.gpu.device.kind == "cpu" else 1 << 30
-    with kzg.load_trusted_setup(gpu=mainnet.own.gpu) as setup:
-        assert repr(setup).endswith(f": no tables yet; at most {memory:,} bytes>")
-    tables = mainnet.own.lagrange_table, mainnet.own.cell_prover
-    text = repr(mainnet.own)
-    assert mainnet.own.digest[:16] in text
-    assert mainnet.own.gpu.device.name in text
-    assert "commitments 786,432 bytes, cell proofs 1,572,864 bytes; at most 2,359,296 bytes" in text
-    assert [each.nbytes for each in tables] == [786_432, 1_572_864]
-
-
-def test_tables_are_kept_on_disk_and_a_broken_file_is_replaced(
-    mainnet: SetupPair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """`mainnet` made the tables of commitments while a broken file was there."""
-    gpu, made = mainnet.own.gpu, (mainnet.own.lagrange_table, mainnet.own.cell_prover)
-    caplog.clear()
-    for function in ("make_multiples", "transform_points"):
-        monkeypatch.setattr(f"gpu_executor.kzg.setup.{function}", None)
-    with kzg.load_trusted_setup(gpu=gpu, memory=mainnet.own.memory) as setup:
-        loaded = setup.lagrange_table, setup.cell_prover
-        assert np.array_equal(loaded[0].data.numpy(), made[0].data.numpy())
-        assert np.array_equal(loaded[1]._tables.numpy(), made[1]._tables.numpy())
-    assert not caplog.records
 
 
 def test_files_of_another_version_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from gpu_executor.report.page import make_page
 from tests.support.benchmark_runs import make_run
 from tests.support.browser import count_colors, open_browser, open_page
 
+pytestmark = pytest.mark.slow
 MISPLACED = """
 const name = (chart, text) => chart.closest("figure").id + ": " + text;
 return arguments[0].flatMap((chart) => {

@@ -247,7 +247,7 @@ def test_an_interrupt_frees_nothing_that_the_device_may_use(
 ) -> None:
     gpu = fresh_gpu()
     use(gpu)
-    for _ in range(5):
+    for _ in range(3):
         with monkeypatch.context() as patch:
             in_flight = InFlightTracker(gpu, patch)
             interrupt_waits(patch, times)
