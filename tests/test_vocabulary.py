@@ -56,7 +56,7 @@ MODULES_TO_AVOID = {
     "forms": "call",
     "wishes": "run_options",
     "chain": "command_stream",
-    "launches": "dispatch_cache",
+    "launches": "bound_steps",
     "card": "device",
     "on_card": "device_memory",
     "lane": "bandwidth_probe",

@@ -17,7 +17,7 @@ from gpu_executor.fields import (
     FieldArray,
 )
 from gpu_executor.ops.elementwise import MAX_UNSTRIDED_ELEMENTS
-from gpu_executor.vulkan import dispatch_cache
+from gpu_executor.vulkan import bound_steps
 from gpu_executor.vulkan.timeline import Timeline
 from tests.conftest import OpenGpu
 from tests.support.fields_under_test import (
@@ -141,7 +141,7 @@ def test_integer_operands_do_not_evict_tables(
 def test_more_elements_than_one_grid_covers(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatch_cache, "choose_work_groups", lambda *_: (64, 1))
+    monkeypatch.setattr(bound_steps, "choose_work_groups", lambda *_: (64, 1))
     gpu, field = fresh_gpu(), BABYBEAR
     p, draw = field.modulus, np.random.default_rng(1)
     a, b = (draw.integers(0, p, MAX_UNSTRIDED_ELEMENTS + 65, dtype=np.uint32) for _ in range(2))

@@ -14,7 +14,7 @@ from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import Dispatch
 from gpu_executor.vulkan.descriptors import VALUES_PER_BINDING, DescriptorSet, SetLayout
 from gpu_executor.vulkan.device_memory import DeviceMemory
-from gpu_executor.vulkan.status_check import STATUS_BYTES
+from gpu_executor.vulkan.device_storage import STATUS_BYTES
 from tests.support.jobs import ADD_U32
 
 WORD = np.dtype(np.uint32)

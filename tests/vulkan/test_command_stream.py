@@ -13,7 +13,7 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.dispatch import ArrayCopy, Dispatch
 from gpu_executor.kernels.catalogue import COPY_UNIT_BYTES, copy_kernel
-from gpu_executor.vulkan import binding, command_stream, dispatch_cache, step_binder
+from gpu_executor.vulkan import binding, bound_steps, command_stream, step_binder
 from tests.conftest import OpenGpu
 from tests.support.device_arrays import COUNT, WORD, draw_words, get_device_memory, submit_sum
 from tests.support.interrupts import interrupt_submissions
@@ -286,7 +286,7 @@ def test_dispatches_in_flight_do_not_share_descriptor_sets(fresh_gpu: OpenGpu) -
 def test_pipelines_are_evicted_only_when_nothing_in_flight_uses_them(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatch_cache, "MAX_CACHED_DISPATCHES", 2)
+    monkeypatch.setattr(bound_steps, "MAX_CACHED_DISPATCHES", 2)
     monkeypatch.setattr(command_stream, "MAX_CACHED_COMMANDS", 1)
     gpu = fresh_gpu()
     device, fields = get_device_memory(gpu), (gx.fields.BABYBEAR, gx.fields.GOLDILOCKS)

@@ -14,8 +14,7 @@ import gpu_executor as gx
 from gpu_executor.device_info import DeviceInfo, Kind
 from gpu_executor.errors import DeviceNotFoundError
 from gpu_executor.vulkan import instance
-from gpu_executor.vulkan.device import Device
-from gpu_executor.vulkan.physical_device import KINDS
+from gpu_executor.vulkan.device import KINDS, Device
 from tests.conftest import RunPython
 
 RANKING = ["discrete", "integrated", "virtual", "cpu", "other"]

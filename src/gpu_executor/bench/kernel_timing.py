@@ -19,11 +19,11 @@ from gpu_executor.plan.plan import choose_work_groups
 from gpu_executor.primes import Prime
 from gpu_executor.vulkan.binding import Handle, get_integer, vk
 from gpu_executor.vulkan.commands import COPIES, KERNELS, CommandPool, Copy, Fill, Recorder
+from gpu_executor.vulkan.device_storage import STATUS_CLEAR
 from gpu_executor.vulkan.memory import Allocation, Purpose, mapped_view
 from gpu_executor.vulkan.profile import Timestamps
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.session import Session
-from gpu_executor.vulkan.status_check import STATUS_CLEAR
 
 _BYTES = ElementType(np.dtype(np.uint8))
 UPLOADED = 4_096

@@ -18,8 +18,8 @@ from gpu_executor.executor.candidates import DEFERS_WEBGPU
 from gpu_executor.files import check_folder_writable
 from gpu_executor.settings import Settings
 from gpu_executor.vulkan.binding import allocate_out, vk
+from gpu_executor.vulkan.device import unpack_version
 from gpu_executor.vulkan.instance import VALIDATION_LAYER, find_devices, list_layers
-from gpu_executor.vulkan.physical_device import unpack_version
 from gpu_executor.vulkan.session import Session
 from gpu_executor.webgpu.device import find_adapters
 

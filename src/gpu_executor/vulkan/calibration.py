@@ -21,6 +21,7 @@ from gpu_executor.kernel import ElementType
 from gpu_executor.kernels import load
 from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.plan import DataPath, Plan, QueueUse
+from gpu_executor.plan.splitter import PieceGrid, split_call
 from gpu_executor.vulkan.commands import COPIES, HOST, CommandPool, Copy, Recorder
 from gpu_executor.vulkan.copy_threads import CopyThreads
 from gpu_executor.vulkan.device_memory import DeviceMemory
@@ -30,7 +31,6 @@ from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.ring import Ring, run_in_slot
 from gpu_executor.vulkan.slot import Slot
 from gpu_executor.vulkan.slot_buffers import SlotLayout
-from gpu_executor.vulkan.splitter import PieceGrid, split_call
 from gpu_executor.vulkan.timeline import Submission, Timeline
 
 IN_FLIGHT = 4

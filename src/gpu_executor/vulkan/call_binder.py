@@ -19,7 +19,7 @@ from gpu_executor.vulkan.binding import Handle
 from gpu_executor.vulkan.bound_steps import BoundStep, CallDispatch, Memory
 from gpu_executor.vulkan.commands import Fill
 from gpu_executor.vulkan.descriptors import MIN_BINDING_BYTES, SetLayout
-from gpu_executor.vulkan.status_check import STATUS_BYTES, StatusCheck
+from gpu_executor.vulkan.device_storage import STATUS_BYTES, StatusCheck
 
 FILL_UNIT = 4
 """vkCmdFillBuffer writes multiples of this many bytes."""

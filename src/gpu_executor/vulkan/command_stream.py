@@ -33,17 +33,17 @@ from gpu_executor.vulkan.binding import Handle, vk
 from gpu_executor.vulkan.bound_steps import (
     BoundStep,
     CallDispatch,
+    DispatchCache,
+    PreparedDispatch,
     ResolvedDispatch,
     Write,
     record_steps,
 )
 from gpu_executor.vulkan.commands import COPIES, HOST, KERNELS, CommandPool, Copy, Recorder
-from gpu_executor.vulkan.descriptors import VALUES_PER_BINDING, DescriptorSet
-from gpu_executor.vulkan.device_storage import VulkanStorage
-from gpu_executor.vulkan.dispatch_cache import DispatchCache, PreparedDispatch, TransientSets
+from gpu_executor.vulkan.descriptors import VALUES_PER_BINDING, DescriptorSet, TransientSets
+from gpu_executor.vulkan.device_storage import StatusCheck, VulkanStorage
 from gpu_executor.vulkan.memory import Allocation, Owner, Purpose
 from gpu_executor.vulkan.resources import Resources
-from gpu_executor.vulkan.status_check import StatusCheck
 from gpu_executor.vulkan.timeline import Submission
 
 MAX_IN_FLIGHT = 64
@@ -103,7 +103,8 @@ class CommandStream:
         self._lock = threading.RLock()
         self._opened = contextlib.ExitStack()
         self._pool: CommandPool | None = None
-        self._dispatches, self._sets = DispatchCache(resources), TransientSets(resources)
+        self._dispatches = DispatchCache(resources.pipelines, resources.device.info)
+        self._sets = TransientSets(resources.descriptors)
         self._cached: LruCache[Hashable, RecordedCommands] = LruCache()
         self._unused: deque[RecordedCommands] = deque()
         """Commands to be recorded anew, the one submitted longest ago first."""

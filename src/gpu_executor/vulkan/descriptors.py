@@ -169,6 +169,41 @@ class DescriptorPools:
         return handles
 
 
+class TransientSets:
+    """Descriptor sets that are written for each use. Not safe from several threads.
+
+    Dispatches on device arrays rarely bind the same arrays twice, so a set is written anew for each
+    dispatch and goes to the next one when the device has completed the first. There are as many
+    sets as dispatches were ever in flight at once, and no dispatch waits for a set.
+    """
+
+    def __init__(self, pools: DescriptorPools) -> None:
+        self._pools = pools
+        self._idle: dict[SetLayout, list[DescriptorSet]] = {}
+
+    def acquire(self, values: Sequence[int], layout: SetLayout) -> DescriptorSet:
+        """A set that binds these buffer ranges: VALUES_PER_BINDING integers per binding."""
+        idle = self._idle.get(layout)
+        if not idle:
+            return self._pools.allocate(layout, values)
+        acquired = idle.pop()
+        self._pools.write(acquired, values)
+        return acquired
+
+    def release(self, sets: list[DescriptorSet]) -> None:
+        """Take back sets that the device no longer uses, and empty the list."""
+        while sets:
+            each = sets.pop()  # before it is idle, so that an interrupt never releases it twice
+            self._idle.setdefault(each.layout, []).append(each)
+
+    def close(self) -> None:
+        """Free all sets; every set must have been released."""
+        for idle in self._idle.values():
+            for each in idle:
+                self._pools.release(each)
+        self._idle.clear()
+
+
 def _make_layout(device: Device, layout: SetLayout) -> _LayoutHandles:
     bindings, uniforms = (range(layout), ()) if isinstance(layout, int) else layout
     set_layout = make_set_layout(device, bindings, uniforms)

@@ -13,7 +13,7 @@ from gpu_executor.errors import DeviceNotFoundError, NoDeviceError, VulkanError
 from gpu_executor.fork import check_no_parent_gpus
 from gpu_executor.version import __version__
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, enumerate_with, loader_lock, vk
-from gpu_executor.vulkan.physical_device import describe_device
+from gpu_executor.vulkan.device import describe_device
 
 VALIDATION_LAYER = "VK_LAYER_KHRONOS_validation"
 API_VERSION = 1 << 22 | 3 << 12  # Vulkan 1.3

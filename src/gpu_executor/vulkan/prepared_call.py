@@ -27,6 +27,7 @@ from gpu_executor.kernel import Kernel
 from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.lru import remember
 from gpu_executor.plan import Plan, Request, RunOptions, make_plan, plan_on_device
+from gpu_executor.plan.splitter import PieceGrid, split_call
 from gpu_executor.settings import Settings
 from gpu_executor.vulkan.call_binder import list_outputs_over_inputs
 from gpu_executor.vulkan.mapped_arrays import (
@@ -41,7 +42,6 @@ from gpu_executor.vulkan.mapped_arrays import (
 )
 from gpu_executor.vulkan.slot_buffers import SlotLayout
 from gpu_executor.vulkan.slot_pool import SlotKey, SlotPool
-from gpu_executor.vulkan.splitter import PieceGrid, split_call
 
 LARGE_BYTES = 1 << 20
 """Input bytes from which a single call gains from a calibrated plan."""

@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterator, Sequence
 from gpu_executor.call import Call
 from gpu_executor.kernel import Grid
 from gpu_executor.plan import Piece
+from gpu_executor.plan.splitter import PieceGrid
 from gpu_executor.vulkan.copy_threads import CopyThreads
 from gpu_executor.vulkan.slot import Slot
-from gpu_executor.vulkan.splitter import PieceGrid
 
 
 class PieceInFlight:

@@ -33,6 +33,7 @@ from gpu_executor.idle_memory import IdleMemory, MemoryUse
 from gpu_executor.kernel import Kernel, Shape
 from gpu_executor.overlaps import list_outputs
 from gpu_executor.plan import Plan, RunOptions, shrink_plan
+from gpu_executor.plan.splitter import split_call
 from gpu_executor.settings import Settings
 from gpu_executor.telemetry.spans import TraceFile
 from gpu_executor.telemetry.stages import Record, sum_records
@@ -62,7 +63,6 @@ from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.ring import Ring, run_in_slot
 from gpu_executor.vulkan.slot import Slot
 from gpu_executor.vulkan.slot_pool import SlotKey, SlotPool
-from gpu_executor.vulkan.splitter import split_call
 from gpu_executor.vulkan.stats import Stats
 from gpu_executor.vulkan.timeline import Timeline
 

@@ -26,12 +26,12 @@ from gpu_executor.plan import Piece, QueueUse
 from gpu_executor.telemetry.stages import Record
 from gpu_executor.vulkan.call_binder import make_dispatch
 from gpu_executor.vulkan.copy_threads import Part
+from gpu_executor.vulkan.device_storage import make_range_error
 from gpu_executor.vulkan.mapped_arrays import BufferRanges, offset_to_piece
 from gpu_executor.vulkan.profile import Profile, StageTimestamps
 from gpu_executor.vulkan.recording import Recording, SlotRecorder
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.slot_buffers import SlotBuffers, SlotLayout
-from gpu_executor.vulkan.status_check import make_range_error
 from gpu_executor.vulkan.timeline import SPIN_NS
 
 MAX_RECORDINGS = 64

@@ -24,6 +24,7 @@ from gpu_executor.vulkan.call_binder import (
 )
 from gpu_executor.vulkan.commands import Copy
 from gpu_executor.vulkan.device import Device
+from gpu_executor.vulkan.device_storage import STATUS_CLEAR
 from gpu_executor.vulkan.mapped_arrays import BufferRange, BufferRanges
 from gpu_executor.vulkan.memory import (
     Allocation,
@@ -32,7 +33,6 @@ from gpu_executor.vulkan.memory import (
     invalidate_block,
     mapped_view,
 )
-from gpu_executor.vulkan.status_check import STATUS_CLEAR
 
 SlotMemory = tuple[int, int]
 """What stands for the memory of an array: the handle of its buffer, and its offset there."""

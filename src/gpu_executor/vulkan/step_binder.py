@@ -33,6 +33,7 @@ from gpu_executor.kernels.catalogue import (
 from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.lru import remember
 from gpu_executor.plan import Plan
+from gpu_executor.plan.splitter import DispatchParts, split_call, split_copy
 from gpu_executor.vulkan.bound_steps import BoundStep, CallDispatch, Write
 from gpu_executor.vulkan.call_binder import (
     FILL_UNIT,
@@ -47,10 +48,8 @@ from gpu_executor.vulkan.call_binder import (
 from gpu_executor.vulkan.command_stream import StreamStep
 from gpu_executor.vulkan.commands import Copy
 from gpu_executor.vulkan.descriptors import MIN_BINDING_BYTES
-from gpu_executor.vulkan.device_storage import VulkanStorage
+from gpu_executor.vulkan.device_storage import STATUS_BYTES, StatusCheck, StatusWord, VulkanStorage
 from gpu_executor.vulkan.memory import MemoryPool
-from gpu_executor.vulkan.splitter import DispatchParts, split_call, split_copy
-from gpu_executor.vulkan.status_check import STATUS_BYTES, StatusCheck, StatusWord
 
 KERNEL_COPY_BYTES = 1 << 20
 """From this size on a kernel copies one device array to another: the driver of an NVIDIA H200

@@ -17,7 +17,8 @@ from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import ArrayCopy, Dispatch
 from gpu_executor.kernel import Grid
 from gpu_executor.kernels.families import PACK_BYTES
-from gpu_executor.plan import Piece, Plan, check_grid, split_range
+from gpu_executor.plan.bounds import check_grid
+from gpu_executor.plan.plan import Piece, Plan, split_range
 
 PieceGrid = tuple[Piece, Grid]
 """A piece of a call and its work-groups."""
