@@ -16,7 +16,7 @@
 //
 // - add_pairs.comp has the fewest products, but a sum of affine points divides. So each invocation needs
 //   many independent pairs that share one inversion, and all of them move through memory. That is worth
-//   it for about 2^19 points and more (ops/affine_rounds.py), over prime fields, where the device
+//   it for about 2^19 points and more (msm/stages.py), over prime fields, where the device
 //   multiplies integer limbs: 2.5 to 2.7 G additions/s of BLS12-381 G1 on an NVIDIA H200, and 2.0 of
 //   point_mixed.glsl.
 // - point_mixed.glsl keeps a sum in the registers of an invocation, which adds one affine point after the
