@@ -180,7 +180,7 @@ def test_warm_up_takes_a_kernel_and_sizes(open_webgpu: OpenWebGpu) -> None:
         words = f"warm_up: the number of elements is {size!r}; it must be a whole number from 1"
         refuse(ArgumentShapeError, words, webgpu.warm_up, ADD_U32, [size])
     refuse(ArgumentTypeError, "sizes is an int; it must be an iterable", webgpu.warm_up, ADD_U32, 5)
-    spirv_only = gx.Kernel.from_spirv(shader("", "", ""), inputs=2, outputs=1, name="k")
+    spirv_only = gx.Kernel.from_spirv(shader("", "", ""), buffers="in, in, out", name="k")
     refuse(KernelError, "kernel 'k' has no WGSL", webgpu.warm_up, spirv_only, [5])
     webgpu.warm_up(ADD_U32, [5])
     assert webgpu.stats().pipelines == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,15 +16,19 @@ from gpu_executor.arguments import describe
 from gpu_executor.call import Array, Call, Operand, SignatureCache, as_arrays, check
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError, KernelError
 from gpu_executor.kernel import ElementType, Kernel
+from gpu_executor.kernel_arguments import declare_buffers
 from tests.support.glsl import shader
 
 LIMBS = ("u8", (6,))
 
 
-def declare(inputs: int = 2, outputs: int = 1, **more: Any) -> Kernel:
+def declare(
+    inputs: int = 2, outputs: int = 1, dtypes: Sequence[Any] | None = None, **more: Any
+) -> Kernel:
     code = shader(*[""] * (inputs + outputs))
+    buffers = declare_buffers(inputs, dtypes or [None] * (inputs + outputs))
     more = {"split": "elements"} | more
-    return Kernel.from_spirv(code, inputs=inputs, outputs=outputs, name="k", **more)
+    return Kernel.from_spirv(code, buffers=buffers, name="k", **more)
 
 
 ANY = declare()
@@ -255,7 +259,7 @@ def test_out_shape_gets_the_shapes_of_the_inputs() -> None:
     assert list_shapes(call) == [(6,), (15,), (10,)]
 
 
-@pytest.mark.parametrize("name", ["out_shape", "grid", "push_of"])
+@pytest.mark.parametrize("name", ["out_shape", "grid", "push"])
 def test_errors_of_declared_functions_name_the_function(name: str) -> None:
     function: dict[str, Any] = {name: lambda a, b: a[7]}
     kernel = declare(split="whole", **function)
@@ -320,22 +324,20 @@ def test_out_shape_with_two_negative_numbers_is_refused_too() -> None:
 
 
 @pytest.mark.parametrize("words", [[-1], [1.5], [1 << 32], [None], 7, None, "ab"], ids=repr)
-def test_push_of_that_does_not_return_32_bit_words_is_refused(words: Any) -> None:
+def test_a_function_of_push_that_does_not_return_32_bit_words_is_refused(words: Any) -> None:
     code = shader("", "", push="uint count; uint a;")
-    kernel = Kernel.from_spirv(code, inputs=1, outputs=1, name="k", push_of=lambda _shape: words)
+    kernel = Kernel.from_spirv(code, buffers="in, out", push=lambda _shape: words, name="k")
     message = get_refusal(KernelError, kernel, uints(3))
     assert message == (
-        f"kernel 'k': push_of returned {words!r}; it must return a sequence of whole numbers from "
-        "0 to 2^32 - 1"
+        f"kernel 'k': its function push returned {words!r}; it must return a sequence of whole "
+        "numbers from 0 to 2^32 - 1"
     )
 
 
-def test_push_of_may_return_numpy_integers() -> None:
+def test_a_function_of_push_may_return_numpy_integers() -> None:
     code = shader("", "", push="uint count; uint a; uint b;")
     for words in (np.array([7, 9]), (np.uint32(7), 9), iter([7, 9])):
-        kernel = Kernel.from_spirv(
-            code, inputs=1, outputs=1, push_of=lambda _shape, words=words: words
-        )
+        kernel = Kernel.from_spirv(code, buffers="in, out", push=lambda _shape, words=words: words)
         assert check(kernel, (uints(3),)).shape_words == bytes([7, 0, 0, 0, 9, 0, 0, 0])
 
 

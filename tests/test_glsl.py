@@ -83,9 +83,7 @@ def test_source_text_is_compiled_and_keeps_the_names_of_the_parameters() -> None
 
 def test_the_compiled_shader_computes(gpu: gx.PersistentVulkanBackend) -> None:
     code, _ = compile_glsl(TEXT, defines={"OFFSET": 5}, cache_dir=None)
-    kernel = gx.Kernel.from_spirv(
-        code, inputs=1, outputs=1, dtypes=["u4", "u4"], push=np.uint32(3).tobytes()
-    )
+    kernel = gx.Kernel.from_spirv(code, buffers="in u4, out u4", push=np.uint32(3).tobytes())
     x = np.arange(1000, dtype=np.uint32)
     assert np.array_equal(gpu.run(kernel, x), 3 * x + 5)
 

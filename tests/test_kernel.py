@@ -19,8 +19,14 @@ import numpy as np
 import pytest
 
 from gpu_executor import kernels
-from gpu_executor.errors import GpuError, KernelError, NotRunHereError, SpirvError
-from gpu_executor.kernel import ElementType, Kernel
+from gpu_executor.errors import (
+    ArgumentTypeError,
+    GpuError,
+    KernelError,
+    NotRunHereError,
+    SpirvError,
+)
+from gpu_executor.kernel import ElementType, Kernel, Reference, Tuning
 from tests.support.glsl import shader
 
 TUNABLE = """
@@ -32,21 +38,24 @@ ADD = shader("readonly", "readonly", "writeonly", more=TUNABLE)
 PUSHED = shader("", "", push="uint count; uint a; uint b;")
 NO_PUSH = shader("", "", push="")
 LAST_READ_ONLY = shader("readonly", "", "readonly")
-ONE_TO_ONE = {"code": PUSHED, "inputs": 1}
+ONE_TO_ONE = {"code": PUSHED, "buffers": "in, out"}
 
 
 def declare(
     code: bytes = ADD,
-    inputs: int | None = 2,
-    outputs: int | None = 1,
+    buffers: Any = "in, in, out",
     name: str | None = "add",
     **more: Any,
 ) -> Kernel:
-    return Kernel.from_spirv(code, inputs=inputs, outputs=outputs, name=name, **more)
+    return Kernel.from_spirv(code, buffers=buffers, name=name, **more)
 
 
 def test_a_kernel_has_its_declaration_as_attributes() -> None:
-    kernel = declare(dtypes=[("u8", (6,)), "f4", "i8"], constants={2: 0.5, 0: 64}, reference=np.add)
+    kernel = declare(
+        buffers=[("in", ("u8", (6,))), ("in", "f4"), ("out", "i8")],
+        constants={2: 0.5, 0: 64},
+        reference=np.add,
+    )
     assert (kernel.name, kernel.inputs, kernel.outputs, kernel.split) == ("add", 2, 1, "whole")
     assert kernel.types == (
         ElementType(np.dtype("u8"), (6,)),
@@ -62,7 +71,7 @@ def test_a_kernel_has_its_declaration_as_attributes() -> None:
 
 
 def test_big_endian_types_become_native() -> None:
-    assert declare(dtypes=[">u4"] * 3) == declare(dtypes=["u4"] * 3)
+    assert declare(buffers=[">u4"] * 3) == declare(buffers=["u4"] * 3)
 
 
 def test_a_kernel_is_immutable() -> None:
@@ -75,7 +84,7 @@ def test_a_kernel_is_immutable() -> None:
 
 def test_a_kernel_copies_mutable_arguments() -> None:
     constants, push = {0: 32}, bytearray(8)
-    kernel = declare(PUSHED, inputs=1, constants=constants, push=push)
+    kernel = declare(PUSHED, buffers="in, out", constants=constants, push=push)
     constants[0], push[0] = 64, 1
     assert kernel.constants == ((0, 32),)
     assert kernel.push == bytes(8)
@@ -85,11 +94,11 @@ def test_default_parameters_are_copied_and_compared_exactly() -> None:
     """The texts of these arrays are equal: NumPy prints eight digits, and few of many numbers."""
     code = shader("", "", push="uint count; float f[20]; double d[2];")
     f, d = np.zeros(20, np.float32), np.array([0.1, 0.2])
-    kernel = declare(code, inputs=1, params={"f": f, "d": d})
+    kernel = declare(code, buffers="in, out", params={"f": f, "d": d})
     d[1] += 1e-12
-    other = declare(code, inputs=1, params={"f": f, "d": d})
+    other = declare(code, buffers="in, out", params={"f": f, "d": d})
     assert kernel != other
-    assert kernel == declare(code, inputs=1, params={"f": f, "d": np.array([0.1, 0.2])})
+    assert kernel == declare(code, buffers="in, out", params={"f": f, "d": np.array([0.1, 0.2])})
     assert dict(kernel.params)["d"].tolist() == [0.1, 0.2]
 
 
@@ -99,24 +108,25 @@ def test_default_parameters_are_compared_by_their_bits() -> None:
         struct.unpack("<d", struct.pack("<Q", 0x7FF8 << 48 | payload))[0] for payload in (0, 5)
     )
     made = [
-        declare(code, inputs=1, params={"f": f, "d": d})
+        declare(code, buffers="in, out", params={"f": f, "d": d})
         for f in (0.0, -0.0, 0, np.float32(0), quiet, other_nan)
         for d in ([quiet, 0.0], [other_nan, 0.0], [other_nan, -0.0], np.array([quiet, 0.0]))
     ]
     for one, other in itertools.combinations(made, 2):
         assert one != other, (one.params, other.params)
-    again = declare(code, inputs=1, params={"f": quiet, "d": [other_nan, -0.0]})
+    again = declare(code, buffers="in, out", params={"f": quiet, "d": [other_nan, -0.0]})
     assert made.count(again) == 1
 
 
 def test_shapes_may_be_lists_in_a_tuple() -> None:
-    one = declare(PUSHED, inputs=1, out_shape=([3, 4],), push=bytes(8))
-    assert one == declare(PUSHED, inputs=1, out_shape=[(3, 4)], push=bytes(8))
+    one = declare(PUSHED, buffers="in, out", out_shape=([3, 4],), push=bytes(8))
+    assert one == declare(PUSHED, buffers="in, out", out_shape=[(3, 4)], push=bytes(8))
 
 
 def test_equal_declarations_compare_and_hash_equal() -> None:
-    first = declare(constants={1: 2, 0: 64}, dtypes=["u4"] * 3)
-    second = declare(bytes(bytearray(ADD)), constants={0: 64, 1: 2}, dtypes=[np.uint32] * 3)
+    first = declare(constants={1: 2, 0: 64}, buffers="in u4, in u4, out u4")
+    listed = [("in", np.uint32), ("in", "u4"), "out uint32"]
+    second = declare(bytes(bytearray(ADD)), constants={0: 64, 1: 2}, buffers=listed)
     assert first == second
     assert hash(first) == hash(second)
     assert {first: "found"}[second] == "found"
@@ -133,18 +143,21 @@ def shape_of_first(first: tuple[int, ...], _second: tuple[int, ...]) -> tuple[in
         {"name": "sub"},
         {"constants": {0: 64}},
         {"constants": {1: 1}},
-        {"per_invocation": 1},
-        {"dtypes": ["i4"] * 3},
-        {"dtypes": ["f4"] * 3},
+        {"tuning": Tuning(per_invocation=1)},
+        {"tuning": Tuning(packed=2)},
+        {"tuning": Tuning(in_place=True)},
+        {"buffers": "i4, i4, i4"},
+        {"buffers": "f4, f4, f4"},
         {"split": "elements"},
         {"grid": (2, 3)},
         {"init": 1},
-        {"access": ("in", "in", "inout"), "inputs": None, "outputs": None},
+        {"buffers": ("in", "in", "inout")},
         {"split": "whole", "out_shape": shape_of_first},
-        {"inputs": 1, "outputs": 2, "code": shader("readonly", "", "writeonly")},
+        {"buffers": "in, out, out", "code": shader("readonly", "", "writeonly")},
         {"code": shader("readonly", "readonly", "", more=TUNABLE)},
-        {"inputs": 1, "status": True, "code": shader("", "", "")},
+        {"buffers": "in, out, status", "code": shader("", "", "")},
         {"reference": np.add},
+        {"reference": Reference(None, at=np.take)},
     ],
     ids=",".join,
 )
@@ -154,7 +167,7 @@ def test_kernels_with_different_declarations_differ(change: dict[str, Any]) -> N
 
 
 def test_kernels_with_different_push_bytes_differ() -> None:
-    kernels = [declare(PUSHED, inputs=1, push=bytes([byte] * 8)) for byte in (0, 1, 0)]
+    kernels = [declare(PUSHED, buffers="in, out", push=bytes([byte] * 8)) for byte in (0, 1, 0)]
     assert kernels[0] == kernels[2] != kernels[1]
 
 
@@ -175,7 +188,7 @@ def test_an_unpickled_kernel_equals_one_made_in_that_process(tmp_path: Path) -> 
 import pickle, pathlib
 from gpu_executor.kernel import Kernel
 sent = pickle.loads(pathlib.Path("kernel").read_bytes())
-made = Kernel.from_spirv("add.spv", inputs=2, outputs=1)
+made = Kernel.from_spirv("add.spv", buffers="in, in, out")
 print(sent == made, hash(sent) == hash(made))
 """
     done = subprocess.run(
@@ -195,9 +208,9 @@ def test_a_kernel_from_a_file_is_named_after_it(
 ) -> None:
     path = tmp_path / "saxpy.spv"
     path.write_bytes(ADD)
-    kernel = Kernel.from_spirv(kind(path), inputs=2, outputs=1)
+    kernel = Kernel.from_spirv(kind(path), buffers="in, in, out")
     assert kernel == declare(name="saxpy")
-    assert Kernel.from_spirv(kind(path), inputs=2, outputs=1, name="add") == declare()
+    assert Kernel.from_spirv(kind(path), buffers="in, in, out", name="add") == declare()
 
 
 def test_a_kernel_from_bytes_is_named_after_its_digest() -> None:
@@ -219,34 +232,59 @@ def test_calling_a_kernel_says_how_to_run_it() -> None:
 
 
 def test_a_status_word_is_an_additional_binding() -> None:
-    kernel = declare(shader("readonly", "readonly", "", ""), status=True)
+    kernel = declare(shader("readonly", "readonly", "", ""), "in, in, out, status")
     assert kernel.status
     assert kernel.bindings == 4
 
 
 def test_a_kernel_need_not_declare_the_element_count() -> None:
-    assert declare(NO_PUSH, inputs=1).push == b""
+    assert declare(NO_PUSH, buffers="in, out").push == b""
 
 
 def test_the_plan_may_choose_a_constant_that_is_not_fixed() -> None:
-    kernel = declare(per_invocation=1, constants={0: 128})
+    kernel = declare(tuning=Tuning(per_invocation=1), constants={0: 128})
     assert (kernel.per_invocation, kernel.constants) == (1, ((0, 128),))
 
 
 @pytest.mark.parametrize(
     ("declaration", "words"),
     [
-        ({"inputs": 0}, "'add': the declaration has 1 arguments, but the code has the bindings"),
-        ({"inputs": 3, "outputs": 0}, "'add' has no output and no in-out argument"),
-        ({"inputs": -1, "outputs": 4}, "has -1 inputs and 4 outputs"),
-        ({"access": ("in",) * 3}, "'add': give access= or inputs= and outputs=, not both"),
-        ({"dtypes": []}, "'add': dtypes lists 0 types for 3 arguments"),
-        ({"dtypes": ["u4"] * 4}, "'add': dtypes lists 4 types for 3 arguments"),
-        ({"dtypes": ["u4", "u4", "u2"]}, "'add': dtypes has uint16 for binding 2"),
-        ({"dtypes": ["u4", object, "u4"]}, "dtypes has object; an element is a number, a struct"),
-        ({"dtypes": ["u4", "u4", "S4"]}, "dtypes has |S4; an element is a number, a struct of"),
-        ({"dtypes": [[("a", "M8[s]")], "u4", "u4"]}, "dtypes has [('a', '<M8[s]')]; an element is"),
-        ({"dtypes": ["u4", ("u4", (0,)), "u4"]}, "dtypes has"),
+        (
+            {"buffers": "out"},
+            "'add': buffers lists 1 buffers, but the code has the bindings [0, 1,",
+        ),
+        ({"buffers": "in, in, in"}, "'add' has no output and no in-out argument"),
+        (
+            {"buffers": []},
+            "'add': buffers lists 0 buffers, but the code has the bindings [0, 1, 2]",
+        ),
+        ({"buffers": ["u4"] * 4}, "'add': buffers lists 4 buffers, but the code has the bindings"),
+        ({"buffers": "u4, u4, u2"}, "'add': buffers has uint16 for binding 2"),
+        ({"buffers": ["u4", object, "u4"]}, "buffers has the dtype object; an element is a number"),
+        ({"buffers": ["u4", "u4", "S4"]}, "buffers has the dtype |S4; an element is a number, a"),
+        (
+            {"buffers": [[("a", "M8[s]")], "u4", "u4"]},
+            "buffers has the dtype [('a', '<M8[s]')]; an",
+        ),
+        ({"buffers": ["u4", ("u4", (0,)), "u4"]}, "'add': buffers has the dtype"),
+        (
+            {"buffers": "in, in, oot"},
+            "'add': buffers has 'oot'; a buffer is 'in', 'out' or 'inout'",
+        ),
+        ({"buffers": "in, in, out,"}, "'add': buffers has ''; a buffer is 'in', 'out' or 'inout'"),
+        ({"buffers": "in, in, out (2"}, "'add': buffers has '(2'; a buffer is 'in', 'out' or"),
+        ({"buffers": ["in", "in", ["out", "u4"]]}, "'add': buffers has ['out', 'u4']; a buffer is"),
+        ({"buffers": ["in", "in", ("out", "inn")]}, "'add': buffers has 'inn'; a buffer is 'in',"),
+        ({"buffers": 3}, "'add': buffers is 3; it must be a text such as 'in, in, out', or a list"),
+        ({"buffers": {"in": "u4"}}, "'add': buffers is {'in': 'u4'}; it must be a text such as"),
+        ({"buffers": "in, status, out"}, "a scratch buffer and a status word are the last of them"),
+        ({"buffers": ["out", "status", ("scratch", len)]}, "are the last of them, in this order"),
+        ({"buffers": "in, out, scratch"}, "'add': buffers has a scratch buffer with None; give"),
+        ({"buffers": "in, out, scratch u4"}, "'add': buffers has a scratch buffer with 'u4'; give"),
+        (
+            {"buffers": "in, out, status u4"},
+            "'add': the status word of buffers has the dtype 'u4'; it has",
+        ),
         ({"split": "element"}, "'add': split is 'element'; it must be 'elements' or 'whole'"),
         ({"split": None}, "'add': split is None; it must be 'elements' or 'whole'"),
         (
@@ -255,15 +293,19 @@ def test_the_plan_may_choose_a_constant_that_is_not_fixed() -> None:
         ),
         ({"out_shape": shape_of_first, "split": "elements"}, "drop out_shape"),
         ({"grid": (1,), "split": "elements"}, "drop grid or give split='whole'"),
-        ({"inputs": 3}, "'add': the declaration has 4 arguments, but the code has the bindings"),
-        ({"inputs": 1}, "has 2 arguments, but the code has the bindings [0, 1, 2]"),
-        ({"status": True}, "has 3 arguments, but the code has the bindings [0, 1]"),
+        (
+            {"buffers": "in, in, out, status"},
+            "lists 4 buffers, but the code has the bindings [0, 1",
+        ),
         ({"code": LAST_READ_ONLY}, "'add': binding 2 (B2) is declared as an output, but it is"),
-        ({"code": LAST_READ_ONLY, "inputs": 1, "status": True}, "2, the status word, is readonly"),
+        ({"code": LAST_READ_ONLY, "buffers": "in, out, status"}, "2, the status word, is readonly"),
         (ONE_TO_ONE | {"push": bytes(12)}, "count and push (12 bytes) make 16"),
         (ONE_TO_ONE | {"params": {"c": 1}}, "add: the kernel's default params has 'c'; the param"),
         (ONE_TO_ONE | {"params": (1, 2, 3)}, "has 3 values; the parameters are 'a', 'b'"),
-        ({"code": shader("", push="float a;"), "inputs": 0, "count": True}, "count=True, but its"),
+        (
+            {"code": shader("", push="float a;"), "buffers": "out", "count": True},
+            "count=True, but its",
+        ),
         ({"grid": (1, 0)}, "'add': grid is (1, 0); it must be one to three numbers of work-groups"),
         ({"grid": (1, 1, 1, 1)}, "'add': grid is (1, 1, 1, 1); it must be one to three numbers"),
         ({"init": -1}, "'add': init is -1, which does not fit uint32"),
@@ -275,12 +317,30 @@ def test_the_plan_may_choose_a_constant_that_is_not_fixed() -> None:
         ({"work_group": 0}, "'add': work_group is 0; it must be a whole number of invocations"),
         ({"work_group": -64}, "'add': work_group is -64; it must be a whole number"),
         ({"work_group": 64.0}, "'add': work_group is 64.0; it must be a whole number"),
-        ({"per_invocation": 9}, "'add': per_invocation is constant 9; it must be an integer"),
-        ({"per_invocation": 1, "constants": {1: 4}}, "nor the work-group size sets: []"),
-        ({"per_invocation": 0}, "'add': per_invocation is constant 0"),
-        ({"per_invocation": 3}, "'add': per_invocation is constant 3"),
+        ({"tuning": Tuning(9)}, "'add': per_invocation of tuning is constant 9; it must be an int"),
+        ({"tuning": Tuning(1), "constants": {1: 4}}, "nor the work-group size sets: []"),
+        ({"tuning": Tuning(0)}, "'add': per_invocation of tuning is constant 0"),
+        ({"tuning": Tuning(3)}, "'add': per_invocation of tuning is constant 3"),
+        (
+            {"tuning": {"packed": 2}},
+            "'add': tuning is {'packed': 2}; it must be a gx.Tuning or None",
+        ),
+        (
+            {"tuning": Tuning(packed=0)},
+            "'add': packed of tuning is 0; it must be a whole number of",
+        ),
+        (
+            ONE_TO_ONE | {"push": [1, 2]},
+            "'add': push is [1, 2]; it must be bytes, a function of the",
+        ),
+        (ONE_TO_ONE | {"push": (bytes(4), 5)}, "5); it must be bytes, a function of the shapes"),
+        (ONE_TO_ONE | {"push": (max, bytes(4))}, "); it must be bytes, a function of the shapes"),
         ({"reference": 5}, "'add': reference is 5; it must be a function or None"),
-        ({"reference_at": "f"}, "'add': reference_at is 'f'; it must be a function or None"),
+        ({"reference": Reference(5)}, "'add': reference is 5; it must be a function or None"),
+        (
+            {"reference": Reference(None, "f")},
+            "'add': at of reference is 'f'; it must be a function",
+        ),
     ],
 )
 def test_an_invalid_declaration_is_refused_with_the_reason(
@@ -292,12 +352,67 @@ def test_an_invalid_declaration_is_refused_with_the_reason(
     assert isinstance(raised.value, ValueError)
 
 
+REMOVED = {
+    "access": 'give buffers=["in", "out", ...]',
+    "inputs": 'give buffers="in, out"',
+    "outputs": 'give buffers="in, out"',
+    "dtypes": 'give buffers=["u4", ...], or with the access buffers=[("in", "u4"), ...]',
+    "push_of": "give push=function, or push=(bytes, function)",
+    "data": "give push=bytes",
+    "status": 'give "status" as the last entry of buffers=',
+    "scratch": 'give ("scratch", function) behind the arguments in buffers=',
+    "per_invocation": "give tuning=gx.Tuning(per_invocation=...)",
+    "packed": "give tuning=gx.Tuning(per_invocation=..., packed=...)",
+    "in_place": "give tuning=gx.Tuning(in_place=True)",
+    "reference_at": "give reference=gx.Reference(function, at=...)",
+    "param_types": 'give params={"factor": "f32", ...}',
+}
+
+
+@pytest.mark.parametrize("removed", REMOVED)
+def test_a_removed_keyword_is_an_error_that_says_the_new_form(removed: str) -> None:
+    old: dict[str, Any] = {removed: None}
+    for constructor in (Kernel.from_spirv, Kernel.from_glsl, Kernel.from_wgsl):
+        words = f"Kernel.{constructor.__name__} has no {removed}=; {REMOVED[removed]}"
+        with pytest.raises(ArgumentTypeError, match=re.escape(words)):
+            constructor(b"", **old)
+
+
+def test_buffers_that_are_none_are_as_the_code_says() -> None:
+    code = shader("readonly", "writeonly", "", "")
+    kernel = declare(code, [None, ("out", None), ("scratch", max), "status"])
+    assert [each.access for each in kernel.arguments] == ["in", "out"]
+    assert (kernel.scratch, kernel.status, kernel.bindings) == (max, True, 4)
+
+
+def test_the_bytes_and_the_function_of_push_are_given_together() -> None:
+    given: dict[Any, Any] = {
+        bytes(4): (bytes(4), None),
+        shape_of_first: (b"", shape_of_first),
+        (bytes(4), shape_of_first): (bytes(4), shape_of_first),
+    }
+    for push, expected in given.items():
+        kernel = declare(PUSHED, "in, out", push=push)
+        assert (kernel.push, kernel.push_of) == expected
+
+
+@pytest.mark.parametrize(
+    ("buffers", "words"),
+    [
+        ("in, out", "entry 0 of buffers has no dtype; a kernel of WGSL declares both"),
+        ("in u4, u4", "entry 1 of buffers has no access; a kernel of WGSL declares both"),
+        (None, "buffers is None; WGSL needs them"),
+    ],
+)
+def test_a_wgsl_kernel_declares_every_access_and_dtype(buffers: Any, words: str) -> None:
+    with pytest.raises(KernelError, match=f"kernel 'k': {words}"):
+        Kernel.from_wgsl("", buffers=buffers, name="k")
+
+
 @pytest.mark.parametrize("work_group", [0, -1, "64"])
 def test_a_wgsl_kernel_refuses_a_work_group_size_below_1(work_group: Any) -> None:
     with pytest.raises(KernelError, match=f"'k': work_group is {work_group!r}; it must be"):
-        Kernel.from_wgsl(
-            "", inputs=1, outputs=1, dtypes=["u4"] * 2, name="k", work_group=work_group
-        )
+        Kernel.from_wgsl("", buffers="in u4, out u4", name="k", work_group=work_group)
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,10 @@ def make_kernel(tiles: int) -> gx.Kernel:
         constants={0: tiles},  # the work-group size
         grid=lambda a, b, params=None: (-(-a[0] * b[0] // tiles), 1, 1),
         out_shape=lambda a, b: (a[0], b[0]),
-        reference=lambda a, b: a[:, None] * b,
-        reference_at=lambda at, a, b: a[at // len(b)] * b[at % len(b)] * np.uint32(bool(tiles)),
+        reference=gx.Reference(
+            lambda a, b: a[:, None] * b,
+            at=lambda at, a, b: a[at // len(b)] * b[at % len(b)] * np.uint32(bool(tiles)),
+        ),
     )
 
 

@@ -24,7 +24,9 @@ NAMES = [
     "OutOfMemoryError",
     "PersistentVulkanBackend",
     "Plan",
+    "Reference",
     "Settings",
+    "Tuning",
     "VulkanSpirvBackend",
     "WgpuExecutor",
     "__version__",
@@ -39,7 +41,7 @@ NAMES = [
     "open_backend",
     "ops",
 ]
-MAX_NAMES = 30
+MAX_NAMES = 31
 EXECUTOR_NAMES = [
     *("array_device", "asarray", "close", "device", "empty", "explain", "graph", "import_array"),
     *("map", "name", "profile", "run", "run_async", "run_batch", "run_field_add"),

@@ -221,7 +221,7 @@ TRAITS = """
 split elements, split whole, rank 1, rank 2, rank 3, guard count, guard length, guard n, guard none,
 guard extent, grid , grid shapes, grid params, grid tuple, out_shape , out_shape leading,
 out_shape flat, out_shape reversed, out_shape outer, out_shape product, out_shape call,
-declared by code, declared by access, declared by counts, parameter in push,
+declared by code, declared by list, declared by text, parameter in push,
 parameter in uniform, target vulkan1.0, target vulkan1.1, target vulkan1.2,
 target vulkan1.3, buffers 1, buffers 2, buffers 3, buffers 4, buffers 5, count=True, count=False,
 count=name, count=unsaid, count by name, num_elements by name, count as a parameter, count given,

@@ -20,9 +20,9 @@ INTEGERS = declare_buffers("read u32", "read_write u32")
 def declare(body: str, *types: str, **options: Any) -> Kernel:
     """Make a kernel of integers with one parameter, and declare its type if one is given."""
     if types:
-        options["param_types"] = {"word": types[0]}
+        options["params"] = {"word": types[0]}
     options.setdefault("params", ["word"])
-    return make_whole_kernel(INTEGERS, body, dtypes=["u4", "u4"], name="k", **options)
+    return make_whole_kernel(INTEGERS, body, buffers="in u4, out u4", name="k", **options)
 
 
 def encode(kernel: Kernel, value: Any, words: bytes = b"") -> bytes:
@@ -108,9 +108,7 @@ NOT_FOLLOWED = [
 
 @pytest.mark.parametrize("body", NOT_FOLLOWED)
 def test_a_text_that_is_not_followed_needs_a_declaration(body: str) -> None:
-    words = (
-        r"kernel 'k': parameter 'word' is param\(1u\), .* param_types=\{'word': 'f32'\}, or 'i32'"
-    )
+    words = r"kernel 'k': parameter 'word' is param\(1u\), .* params=\{'word': 'f32'\}, or 'i32'"
     with pytest.raises(KernelError, match=words):
         declare(body)
     assert encode(declare(body, "f32"), 2) == FLOAT
@@ -139,7 +137,7 @@ def test_a_message_quotes_the_use_and_its_line() -> None:
 def test_a_declaration_that_the_text_contradicts_is_refused(
     body: str, type_: str, words: str
 ) -> None:
-    with pytest.raises(KernelError, match=f"'word' is '{type_}' in param_types, .* {words}"):
+    with pytest.raises(KernelError, match=f"'word' is '{type_}' in params, .* {words}"):
         declare(body, type_)
 
 
@@ -158,23 +156,36 @@ def test_a_declaration_may_choose_among_the_types_that_a_text_reads() -> None:
 @pytest.mark.parametrize(
     ("types", "words"),
     [
-        ({"other": "f32"}, "has 'other'; the parameters are word"),
         ({"word": "float"}, "has 'float' for 'word'; a type is 'f32', 'i32' or 'u32'"),
         ({"word": np.float32}, "a type is 'f32', 'i32' or 'u32'"),
         ({"word": ["f32"]}, "a type is 'f32', 'i32' or 'u32'"),
-        (["f32"], "it must be a dict of types by name"),
-        ("f32", "it must be a dict of types by name"),
+        (
+            {"word": 2.5},
+            "has 2.5 for 'word'; a type is .* where the text shows it. A call gives the",
+        ),
+        ("f32", "it must be a list of the parameters' names, .*, or a dict of their types"),
     ],
 )
 def test_types_are_declared_by_name(types: Any, words: str) -> None:
-    with pytest.raises(KernelError, match=f"kernel 'k': param_types .*{words}"):
-        declare("b1[i] = param(1u);", param_types=types)
+    with pytest.raises(KernelError, match=f"kernel 'k': params .*{words}"):
+        declare("b1[i] = param(1u);", params=types)
+
+
+def test_a_declaration_may_leave_some_types_to_the_text() -> None:
+    body = "b1[i] = (param(1u) >> 1u) + u32(bitcast<f32>(param(2u)));"
+    kernel = declare(body, params={"mask": "u32", "factor": None})
+    assert kernel.make_parameters(b"").encode((5, 2)).push == struct.pack("<I", 5) + FLOAT
+    with pytest.raises(
+        KernelError, match=r"'mask' is .*; declare its type: params=\{'mask': 'f32'"
+    ):
+        declare(body, params={"mask": None, "factor": None})
 
 
 def test_floats_that_a_text_reads_as_integers_hide_the_type() -> None:
     body = "b1[i] = select(0u, 1u, b0[i] < param(1u));"
-    for dtypes, shown in ((["u4", "u4"], True), (["f4", "u4"], False), (["u4", "f4"], False)):
-        options: dict[str, Any] = {"dtypes": dtypes, "params": ["word"]}
+    for dtypes, shown in ((("u4", "u4"), True), (("f4", "u4"), False), (("u4", "f4"), False)):
+        buffers = "in {}, out {}".format(*dtypes)
+        options: dict[str, Any] = {"buffers": buffers, "params": ["word"]}
         if shown:
             make_whole_kernel(INTEGERS, body, **options)
             continue
@@ -183,7 +194,7 @@ def test_floats_that_a_text_reads_as_integers_hide_the_type() -> None:
     struct_ = "struct P { x: f32, n: u32 }\n" + INTEGERS.replace("array<u32>", "array<P>", 1)
     particle = np.dtype([("x", "f4"), ("n", "u4")])
     body = "b1[i] = select(0u, 1u, b0[i].n < param(1u));"
-    make_whole_kernel(struct_, body, dtypes=[particle, "u4"], params=["word"])
+    make_whole_kernel(struct_, body, buffers=[("in", particle), "out u4"], params=["word"])
 
 
 def test_declared_types_are_part_of_a_kernel() -> None:
@@ -193,21 +204,21 @@ def test_declared_types_are_part_of_a_kernel() -> None:
     loaded = pickle.loads(pickle.dumps(kernels[0]))
     assert loaded == kernels[0] and hash(loaded) == hash(kernels[0])
     assert encode(loaded, 2) == FLOAT
-    several = {"params": ["a", "b"]}
-    one = declare("b1[i] = 0u;", **several, param_types={"a": "f32", "b": "i32"})
-    assert one == declare("b1[i] = 0u;", **several, param_types={"b": "i32", "a": "f32"})
+    one = declare("b1[i] = param(1u) >> param(2u);", params={"b": "i32", "a": "f32"})
+    other = declare("b1[i] = param(1u) >> param(2u);", params={"a": "f32", "b": "i32"})
+    assert one != other  # the words are in the order of the names
 
 
-def test_words_follow_the_data_and_the_words_of_push_of() -> None:
+def test_words_follow_those_of_push() -> None:
     body = "b1[i] = param(1u) >> 1u; b1[i] = u32(bitcast<f32>(param(4u))); if (i < param(5u)) {}"
     data, names = struct.pack("<I", 7), ["factor", "count"]
-    kernel = declare(body, params=names, data=data, push_of=lambda *shapes: [1, 2])
+    kernel = declare(body, params=names, push=(data, lambda *shapes: [1, 2]))
     found = kernel.make_parameters(bytes(8)).encode((2, 3)).push
     assert found == FLOAT + struct.pack("<I", 3)
     with pytest.raises(KernelError, match=r"'factor' is param\(2u\), which the text never reads"):
         kernel.make_parameters(b"")
     with pytest.raises(KernelError, match=r"'factor' is param\(2u\), which the text never reads"):
-        declare(body, params=names, data=data)
+        declare(body, params=names, push=data)
 
 
 GLSL = """
@@ -255,21 +266,20 @@ def test_declared_types_of_a_kernel_beside_spirv_are_those_of_the_spirv() -> Non
     body = "b1[i] = read_word(param(1u));"
     kernel = Kernel.from_spirv(code, wgsl=declare(body, "f32", work_group=None), name="both")
     assert encode(kernel, 2) == FLOAT
-    with pytest.raises(KernelError, match="of the SPIR-V is 'u32' in the param_types of its WGSL"):
+    with pytest.raises(KernelError, match="of the SPIR-V is 'u32' in the params of its WGSL"):
         Kernel.from_spirv(code, wgsl=declare(body, "u32"), name="both")
 
 
-def test_words_behind_push_of_are_checked_by_a_call() -> None:
+def test_words_behind_a_function_of_push_are_checked_by_a_call() -> None:
     code = compile_glsl(GLSL.replace("TYPE word", "uint shape; float word"))
     text = make_text(INTEGERS, "b1[i] = param(1u) + param(2u);")
-    kernel = Kernel.from_spirv(code, wgsl=text, name="both", push_of=lambda *shapes: [1])
+    kernel = Kernel.from_spirv(code, wgsl=text, name="both", push=lambda *shapes: [1])
     with pytest.raises(KernelError, match=r"is param\(2u\) in the WGSL, which reads it as an int"):
         kernel.make_parameters(bytes(4))
 
 
 def test_kernels_of_elements_take_types_too() -> None:
     kernel = make_element_kernel(
-        INTEGERS, "b1[i] = param(1u) ^ b0[i];", dtypes=["u4", "u4"], params=["word"],
-        param_types={"word": "u32"},
+        INTEGERS, "b1[i] = param(1u) ^ b0[i];", buffers="in u4, out u4", params={"word": "u32"},
     )  # fmt: skip
     assert encode(kernel, 5) == struct.pack("<I", 5)

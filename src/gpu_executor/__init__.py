@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gpu_executor.executor import GpuExecutor
     from gpu_executor.fields import ExtensionField, Field
     from gpu_executor.graphs import graph
-    from gpu_executor.kernel import Kernel
+    from gpu_executor.kernel import Kernel, Reference, Tuning
     from gpu_executor.plan import Plan
     from gpu_executor.settings import Settings
     from gpu_executor.vulkan.instance import find_devices as devices
@@ -49,7 +49,9 @@ __all__ = [
     "OutOfMemoryError",
     "PersistentVulkanBackend",
     "Plan",
+    "Reference",
     "Settings",
+    "Tuning",
     "VulkanSpirvBackend",
     "WgpuExecutor",
     "__version__",
@@ -81,7 +83,9 @@ _DEFINED_IN = {
     "OutOfMemoryError": "gpu_executor.errors:OutOfMemoryError",
     "PersistentVulkanBackend": "gpu_executor.vulkan.persistent:PersistentVulkanBackend",
     "Plan": "gpu_executor.plan:Plan",
+    "Reference": "gpu_executor.kernel_declaration:Reference",
     "Settings": "gpu_executor.settings:Settings",
+    "Tuning": "gpu_executor.kernel_declaration:Tuning",
     "VulkanSpirvBackend": "gpu_executor.vulkan.one_shot:VulkanSpirvBackend",
     "WgpuExecutor": "gpu_executor.webgpu.executor:WgpuExecutor",
     "devices": "gpu_executor.vulkan.instance:find_devices",

@@ -79,7 +79,7 @@ class Signature:
     """The shapes and dtypes of the results as the caller gets them."""
     parameters: ParameterLayout = field(repr=False, compare=False)
     shape_words: bytes = b""
-    """The push constants that the kernel's `push_of` computes from the shapes."""
+    """The push constants that the function of the kernel's `push` computes from the shapes."""
     grid: Grid | None = None
     """The work-groups; None: one invocation for each of `invocations`, or a call sets the grid."""
     invocations: int = 0
@@ -295,13 +295,13 @@ def _compute_static_grid(kernel: Kernel, shapes: Sequence[Shape]) -> Grid | None
 def _pack_shape_words(kernel: Kernel, shapes: Sequence[Shape]) -> bytes:
     if kernel.push_of is None:
         return b""
-    words = _parse_shape_words(kernel, _call_rule(kernel, "push_of", kernel.push_of, shapes))
+    words = _parse_shape_words(kernel, _call_rule(kernel, "push", kernel.push_of, shapes))
     packed = struct.pack(f"<{len(words)}I", *words)
     room = kernel.interface.push_constant_bytes - len(kernel.push) - kernel.count_bytes
     if kernel.spirv and len(packed) > room:
         raise KernelError(
-            f"kernel {kernel.name!r}: push_of returned {len(words)} words; its code declares "
-            f"{room // 4} after the element count and push"
+            f"kernel {kernel.name!r}: its function push returned {len(words)} words; its "
+            f"code declares {room // 4} after the element count and the bytes of push"
         )
     return packed
 
@@ -331,7 +331,7 @@ def _call_rule(
 
 
 def _parse_shape_words(kernel: Kernel, returned: Any) -> list[int]:
-    """Check what a kernel's `push_of` returned: numbers that fit 32-bit words."""
+    """Check what the function of a kernel's `push` returned: numbers that fit 32-bit words."""
     try:
         words = [operator.index(word) for word in returned]
         fits = all(0 <= word < 1 << 32 for word in words)
@@ -339,8 +339,8 @@ def _parse_shape_words(kernel: Kernel, returned: Any) -> list[int]:
         fits = False
     if not fits:
         raise KernelError(
-            f"kernel {kernel.name!r}: push_of returned {returned!r}; it must return a sequence of "
-            "whole numbers from 0 to 2^32 - 1"
+            f"kernel {kernel.name!r}: its function push returned {returned!r}; it must return a "
+            "sequence of whole numbers from 0 to 2^32 - 1"
         )
     return words
 

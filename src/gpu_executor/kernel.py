@@ -6,13 +6,13 @@ The contract between a kernel's code and the executor:
   buffer makes it an input, an output, or an in-out argument (`kernel_arguments.py`). A scratch
   buffer and a status word may be bound behind the arguments.
 - Push constants: the number of elements as a 32-bit integer, if the first member is called `count`
-  or `num_elements` or if `count=` says so; the bytes of `push`; the `uint32` words that `push_of`
-  computes from the shapes; then the parameters, which a call sets with `params=`
+  or `num_elements` or if `count=` says so; the bytes of `push`; the `uint32` words that a function
+  of `push` computes from the shapes; then the parameters, which a call sets with `params=`
   (`parameters.py`). A uniform buffer holds parameters too.
 - `grid` is the number of work-groups in x, y and z. Without it there is one invocation per element.
 - The plan chooses the work-group size if it is a specialization constant in the code
-  (`local_size_x_id`). It chooses the number of elements per invocation if `per_invocation` names
-  the constant for it.
+  (`local_size_x_id`). It chooses the number of elements per invocation if `Tuning` names the
+  constant for it.
 - Outputs hold the value of `init` when a dispatch begins.
 - A status word is 0xffffffff when a dispatch begins. The kernel lowers it to
   `element * inputs + argument` of the first input element that it cannot accept.
@@ -33,8 +33,6 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any
 
-import numpy.typing as npt
-
 from gpu_executor.errors import (
     ArgumentTypeError,
     KernelError,
@@ -45,17 +43,21 @@ from gpu_executor.errors import (
 from gpu_executor.glsl import compile_glsl
 from gpu_executor.kernel_arguments import (
     Argument,
+    Buffers,
     ElementType,
     Shape,
-    count_access,
     make_arguments,
+    parse_buffers,
     read_arguments,
     to_native,
 )
 from gpu_executor.kernel_declaration import (
     Grid,
     GridRule,
+    Push,
+    Reference,
     Split,
+    Tuning,
     check_names,
     encode_init,
     find_count,
@@ -64,6 +66,10 @@ from gpu_executor.kernel_declaration import (
     identify_params,
     is_pairs,
     parse_grid_rule,
+    parse_push,
+    parse_reference,
+    parse_tuning,
+    refuse_removed,
     takes_params,
 )
 from gpu_executor.lean_dataclass import dataclass
@@ -81,7 +87,17 @@ from gpu_executor.value_keys import ByIdentity
 from gpu_executor.wgsl import PARAMETER_WORDS, WgslCode
 from gpu_executor.wgsl_parameters import check_members, check_param_types, make_word_parameters
 
-__all__ = ["COUNT_BYTES", "Argument", "ElementType", "Grid", "Kernel", "Shape", "to_native"]
+__all__ = [
+    "COUNT_BYTES",
+    "Argument",
+    "ElementType",
+    "Grid",
+    "Kernel",
+    "Reference",
+    "Shape",
+    "Tuning",
+    "to_native",
+]
 
 Constant = int | float | bool
 COUNT_BYTES = 4
@@ -342,72 +358,68 @@ class Kernel(ByIdentity):
         return (self.scratch is not None) + self.status
 
     @classmethod
+    @refuse_removed
     def from_spirv(
         cls,
         code_or_path: bytes | str | Path,
         *,
-        access: Sequence[Access] | None = None,
-        inputs: int | None = None,
-        outputs: int | None = None,
+        buffers: Buffers | None = None,
         split: Split = "whole",
-        dtypes: Sequence[npt.DTypeLike] | None = None,
         out_shape: Any = None,
-        grid: GridRule | None = None,
         init: Any = 0,
+        grid: GridRule | None = None,
+        work_group: int | None = None,
         params: Mapping[str, Any] | tuple[Any, ...] | None = None,
         count: bool | str | None = None,
+        push: Push = b"",
         constants: Mapping[int, Constant] | None = None,
-        push: bytes = b"",
-        push_of: Callable[..., Sequence[int]] | None = None,
-        status: bool = False,
-        scratch: Callable[..., int] | None = None,
-        per_invocation: int | None = None,
-        work_group: int | None = None,
-        name: str | None = None,
-        reference: Callable[..., Any] | None = None,
-        reference_at: Callable[..., Any] | None = None,
+        tuning: Tuning | None = None,
+        reference: Callable[..., Any] | Reference | None = None,
         wgsl: str | Kernel | WgslCode | None = None,
-        packed: int = 1,
-        in_place: bool = False,
+        name: str | None = None,
     ) -> Kernel:
-        """Return a kernel from SPIR-V, given as bytes or as the path of a file.
+        """Return a kernel from SPIR-V. What the code says need not be declared.
 
-        The arguments, their types and their access are read from the code. `access` lists "in",
-        "out" or "inout" in binding order instead, `inputs` and `outputs` count inputs and then
-        outputs, and `dtypes` lists element types in binding order; a subarray dtype such as
-        `("u8", (6,))` makes six integers one element.
+        Args:
+            code_or_path (bytes | str | Path): The SPIR-V, or the path of its file.
+            buffers (str | list): What each storage buffer is, in binding order: an access, "in",
+                "out" or "inout"; a dtype of its elements; a pair of both; or None, as the code
+                says. `("u8", (6,))` makes six integers one element. A scratch buffer,
+                `("scratch", function)`, where the function of the shapes returns its 32-bit words,
+                and a status word, "status", are the last. A text has commas: "in u4, out u4".
+            split (str): "elements" promises that output i depends only on elements i of the inputs,
+                and not on i itself, so a call may be split into chunks anywhere. Calls of "whole"
+                kernels are never split.
+            out_shape (tuple | list | Callable): The shape of the pure outputs, a list of one per
+                output, or a function of the shapes of the passed arrays. None: the shape of the
+                first array.
+            init (number | list | None): The value that pure outputs hold when a dispatch begins, or
+                a list of one per output. None, for kernels that write every element, leaves their
+                memory as it is.
+            grid (tuple | Callable): The number of work-groups in x, y and z, or a function of the
+                shapes, and of `params` if it has a keyword of that name. None: one invocation per
+                element.
+            work_group (int): The size of a work-group where it is a specialization constant; if no
+                result depends on it, a good size for large calls.
+            params (dict | tuple): Default values of the parameters, by name or by position.
+            count (bool | str): Which push constant every call sets to the number of elements: its
+                name, True for the first one, False for none. None: the first one if it is called
+                `count` or `num_elements`.
+            push (bytes | Callable | tuple): The push constants behind a first one that `count`
+                sets: bytes, a function of the shapes that returns 32-bit words, or a pair of both.
+                The parameters follow them.
+            constants (dict): Values of specialization constants by id.
+            tuning (Tuning): What the code offers to make calls faster.
+            reference (Callable | Reference): The same computation on NumPy arrays, with parameters
+                as keywords; a `Reference` has a function for single elements too.
+            wgsl (str | Kernel): The same kernel for WebGPU: a text, or a kernel of `from_wgsl`. The
+                text finds the words of `push` behind the number of elements, then the numbers of
+                the parameters (`wgsl.py`).
+            name (str): The name in messages and statistics. None: that of the file.
 
-        `split="elements"` declares that output i depends only on elements i of the inputs, and not
-        on i itself, so a call may be split into chunks anywhere; calls of "whole" kernels are never
-        split.
-
-        `out_shape` computes the shapes of the pure outputs from the shapes of the passed arrays, or
-        is a shape. Without it, outputs have the shape of the first array. `grid` is the number of
-        work-groups, as a tuple or as a function of the same shapes, and of `params` if it has a
-        keyword of that name. `init` is the value that pure outputs hold when a dispatch begins, or
-        a list of one per output. None, for kernels that write every element, leaves their memory
-        as it is. `in_place=True` declares that an invocation reads every element of its inputs
-        that it needs before it writes, and that no other invocation reads what it writes: then
-        `out=` the very array of an input needs no temporary memory on the device.
-
-        `params` are default values of the parameters. `count` says which push constant every call
-        sets to the number of elements: its name, True for the first one, or False for none. None:
-        the first one if it is called `count` or `num_elements`. `push` are the bytes behind a first
-        push constant that is set so, and `push_of` computes the words behind `push` from the
-        shapes.
-
-        `constants` sets specialization constants by id. `per_invocation` is the id of the constant
-        for the number of elements per invocation. `work_group` is the size of a work-group where
-        it is a specialization constant; with split="elements", a good size for large calls.
-        `status=True` declares a status word and `scratch` a scratch buffer. `packed` is the
-        number of elements per vector that an invocation loads; those left over are processed
-        singly.
-
-        `reference` is the same computation on NumPy arrays, with parameters as keywords;
-        `reference_at(indices, *arrays, **params)` computes single elements. `wgsl` is the same
-        kernel for WebGPU, as a WGSL text or as a kernel of `from_wgsl`. The words that the text
-        finds behind the number of elements are those of `push`, then those of `push_of`, then the
-        numbers of the parameters (`wgsl.py`).
+        Raises:
+            KernelError: The declaration contradicts itself or the code.
+            SpirvError: The code is not valid SPIR-V.
         """
         code = _read_code(code_or_path)
         name = name or _choose_default_name(code_or_path, code)
@@ -416,9 +428,10 @@ class Kernel(ByIdentity):
             interface = read_interface(code, constants)
         except SpirvError as error:
             raise SpirvError(f"{where}: {error}") from None
-        arguments = read_arguments(
-            where, interface, status + (scratch is not None), access, (inputs, outputs), dtypes
-        )
+        declared = parse_buffers(where, buffers)
+        arguments = read_arguments(where, interface, declared)
+        pushed, push_of = parse_push(where, push)
+        tuned, checked = parse_tuning(where, tuning), parse_reference(where, reference)
         kernel = cls(
             name=name,
             spirv=code,
@@ -426,23 +439,23 @@ class Kernel(ByIdentity):
             split=split,
             out_shape=freeze_shapes(out_shape),
             constants=tuple(sorted((constants or {}).items())),
-            push=bytes(memoryview(push)),
-            status=status,
-            per_invocation=per_invocation,
+            push=pushed,
+            status=declared.status,
+            per_invocation=tuned.per_invocation,
             work_group=work_group,
-            reference=reference,
+            reference=checked.whole,
             interface=interface,
             digest=hashlib.sha256(code).hexdigest(),
             push_of=push_of,
-            wgsl=_read_wgsl(where, arguments, wgsl, push),
+            wgsl=_read_wgsl(where, arguments, wgsl, pushed),
             grid=parse_grid_rule(where, grid),
-            packed=packed,
+            packed=tuned.packed,
             init=encode_init(where, arguments, init),
             count=find_count(where, interface, count),
             params=freeze_params(params),
-            reference_at=reference_at,
-            scratch=scratch,
-            in_place=in_place,
+            reference_at=checked.at,
+            scratch=declared.scratch,
+            in_place=tuned.in_place,
         )
         _check_declaration(kernel)
         _check_against_code(kernel)
@@ -451,6 +464,7 @@ class Kernel(ByIdentity):
         return kernel
 
     @classmethod
+    @refuse_removed
     def from_glsl(
         cls,
         source_or_path: str | Path,
@@ -460,10 +474,19 @@ class Kernel(ByIdentity):
         name: str | None = None,
         **declaration: Any,
     ) -> Kernel:
-        """Return a kernel from a GLSL compute shader, given as text or as the path of a file.
+        """Return a kernel from a GLSL compute shader. `glslc` compiles it once; the result is
+        cached by content.
 
-        `glslc` compiles it once; the result is cached by content. `include` lists folders for
-        `#include`, `defines` preprocessor macros. The other parameters are those of `from_spirv`.
+        Args:
+            source_or_path (str | Path): The text, or the path of its file.
+            include (list): Folders for `#include`.
+            defines (dict): Preprocessor macros and their values.
+            name (str): The name in messages and statistics. None: that of the file.
+            declaration: The other parameters of `from_spirv`.
+
+        Raises:
+            KernelError: The text does not compile, or the declaration contradicts it.
+            MissingExtraError: `glslc` is not installed.
         """
         cache_dir = Settings.from_environment().cache_dir
         code, default_name = compile_glsl(
@@ -476,47 +499,52 @@ class Kernel(ByIdentity):
         return cls.from_spirv(code, name=name or default_name, **declaration)
 
     @classmethod
+    @refuse_removed
     def from_wgsl(
         cls,
         text: str,
         *,
-        access: Sequence[Access] | None = None,
-        inputs: int | None = None,
-        outputs: int | None = None,
+        buffers: Buffers,
         split: Split = "whole",
-        dtypes: Sequence[npt.DTypeLike],
         out_shape: Any = None,
-        grid: GridRule | None = None,
         init: Any = 0,
-        params: Sequence[str] = (),
-        param_types: Mapping[str, str] | None = None,
-        data: bytes = b"",
-        push_of: Callable[..., Sequence[int]] | None = None,
-        status: bool = False,
-        scratch: Callable[..., int] | None = None,
+        grid: GridRule | None = None,
         work_group: int | None = None,
+        params: Sequence[str] | Mapping[str, str | None] = (),
+        push: Push = b"",
+        reference: Callable[..., Any] | Reference | None = None,
         name: str | None = None,
-        reference: Callable[..., Any] | None = None,
-        reference_at: Callable[..., Any] | None = None,
     ) -> Kernel:
         """Return a kernel from WGSL, for WebGPU only. `wgsl.py` describes the contract of the text.
 
-        `data` are the 32-bit words that follow the number of elements, and `params` names the words
-        behind them that a call sets. `param_types` declares the types of those whose type the text
-        does not show: "f32", "i32" or "u32" by name. `access`, or `inputs` and `outputs`, describe
-        the arguments. The other parameters are as in `from_spirv`.
+        Args:
+            text (str): The WGSL, without the names of the prelude.
+            buffers (str | list): As in `from_spirv`, with an access and a dtype for each argument:
+                "in u4, out u4" or `[("in", "u4"), ("out", "u4")]`.
+            split (str): As in `from_spirv`.
+            out_shape (tuple | list | Callable): As in `from_spirv`.
+            init (number | list | None): As in `from_spirv`.
+            grid (tuple | Callable): As in `from_spirv`.
+            work_group (int): The work-group size where results depend on it. None: 64.
+            params (list | dict): The names of the words behind those of `push`, which a call sets.
+                A dict has a type for each name, "f32", "i32" or "u32"; None: the text shows it.
+            push (bytes | Callable | tuple): The words behind the number of elements: bytes, a
+                function of the shapes that returns 32-bit words, or a pair of both.
+            reference (Callable | Reference): As in `from_spirv`.
+            name (str): The name in messages and statistics.
+
+        Raises:
+            KernelError: The declaration contradicts itself or the text.
         """
         where = f"kernel {name or '<wgsl>'!r}"
         check_names(where, params)
-        types = check_param_types(where, params, param_types)
-        code = WgslCode(text, bytes(memoryview(data)), params=tuple(params), param_types=types)
+        types = check_param_types(where, params if isinstance(params, Mapping) else {})
+        data, push_of = parse_push(where, push)
+        code = WgslCode(text, data, params=tuple(params), param_types=types)
         name = name or f"wgsl-{code.digest[:8]}"
         where = f"kernel {name!r}"
-        if access is None:
-            if inputs is None or outputs is None:
-                raise KernelError(f"{where}: give access=, or inputs= and outputs=")
-            access = count_access(inputs, outputs)
-        arguments = make_arguments(where, access, dtypes)
+        declared, checked = parse_buffers(where, buffers), parse_reference(where, reference)
+        arguments = make_arguments(where, declared)
         kernel = cls(
             name=name,
             spirv=b"",
@@ -525,18 +553,18 @@ class Kernel(ByIdentity):
             out_shape=freeze_shapes(out_shape),
             constants=(),
             push=b"",
-            status=status,
+            status=declared.status,
             per_invocation=None,
             work_group=work_group,
-            reference=reference,
+            reference=checked.whole,
             interface=NO_INTERFACE,
             digest="",
             push_of=push_of,
             wgsl=code,
             grid=parse_grid_rule(where, grid),
             init=encode_init(where, arguments, init),
-            reference_at=reference_at,
-            scratch=scratch,
+            reference_at=checked.at,
+            scratch=declared.scratch,
         )
         _check_declaration(kernel)
         _check_work_group(kernel)
@@ -579,7 +607,7 @@ def _read_wgsl(
     if isinstance(wgsl, str):
         if "fn main" not in wgsl:
             raise KernelError(f"{where}: wgsl is {wgsl[:40]!r}, which is no WGSL text with fn main")
-        return WgslCode(wgsl, bytes(memoryview(push)))
+        return WgslCode(wgsl, push)
     if not isinstance(wgsl, Kernel):
         raise KernelError(
             f"{where}: wgsl is a {type(wgsl).__name__}; it must be a WGSL text or a kernel of "
@@ -624,17 +652,13 @@ def _check_declaration(kernel: Kernel) -> None:
         taken = len(kernel.wgsl.data) + 4 * len(kernel.wgsl.params)
         if len(kernel.wgsl.data) % 4:
             raise KernelError(
-                f"{where}: data has {len(kernel.wgsl.data)} bytes; it must be a multiple of 4"
+                f"{where}: push has {len(kernel.wgsl.data)} bytes; it must be a multiple of 4"
             )
         if taken > 4 * (PARAMETER_WORDS - 1):
             raise KernelError(
-                f"{where}: data and params have {taken} bytes; at most "
+                f"{where}: push and params have {taken} bytes; at most "
                 f"{4 * (PARAMETER_WORDS - 1)} fit after the number of elements"
             )
-    for function in ("reference", "reference_at", "push_of", "scratch"):
-        given = getattr(kernel, function)
-        if given is not None and not callable(given):
-            raise KernelError(f"{where}: {function} is {given!r}; it must be a function or None")
     size = kernel.work_group
     if size is not None and (not isinstance(size, Integral) or size < 1):
         raise KernelError(
@@ -791,8 +815,8 @@ def _check_per_invocation(kernel: Kernel) -> None:
     ]
     if tuned not in free:
         raise KernelError(
-            f"kernel {kernel.name!r}: per_invocation is constant {tuned}; it must be an integer "
-            f"constant that neither constants= nor the work-group size sets: {free}"
+            f"kernel {kernel.name!r}: per_invocation of tuning is constant {tuned}; it must be an "
+            f"integer constant that neither constants= nor the work-group size sets: {free}"
         )
 
 

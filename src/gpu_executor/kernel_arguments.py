@@ -1,13 +1,13 @@
 """Arguments: the storage buffers of a kernel that its callers see, with their access and types.
 
 A kernel's code says for each buffer what it does with it and which elements it holds. A declaration
-(`access=`, `inputs=` and `outputs=`, `dtypes=`) may replace what was read, except where the code
-contradicts it.
+(`buffers=`) may replace what was read, except where the code contradicts it, and names the buffers
+that are no arguments: the scratch buffer and the status word.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,13 @@ from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.spirv import Access, ShaderInterface, StorageBlock
 
 Shape = tuple[int, ...]
+Buffer = npt.DTypeLike | tuple[str, npt.DTypeLike | Callable[..., int]] | None
+"""The declaration of one storage buffer: an access, a dtype, a pair of both, "status", a pair of
+"scratch" and a function, or None."""
+Buffers = str | Sequence[Buffer]
+"""The declarations of all storage buffers in binding order; a text separates them with commas."""
+ACCESSES = ("in", "out", "inout")
+ROLES = (*ACCESSES, "scratch", "status")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +108,20 @@ def have_same_layout(one: np.dtype[Any], other: np.dtype[Any]) -> bool:
     )
 
 
-def parse_dtype(dtype: npt.DTypeLike) -> ElementType:
+def parse_dtype(where: str, dtype: npt.DTypeLike) -> ElementType:
     """Return the element type that a dtype declares; a subarray dtype is one element."""
-    whole = np.dtype(dtype)
+    try:
+        whole = np.dtype(dtype)
+    except (TypeError, ValueError, SyntaxError):  # SyntaxError: a text such as "f4, (2"
+        raise KernelError(
+            f"{where}: buffers has {dtype!r}; a buffer is 'in', 'out' or 'inout', a dtype, both as "
+            "in ('in', 'u4'), 'status' or ('scratch', function)"
+        ) from None
     base, shape = whole.subdtype or (whole, ())
     if not is_numeric(base) or 0 in shape or not base.itemsize:
         raise KernelError(
-            f"dtypes has {whole}; an element is a number, a struct of numbers, or a non-empty "
-            "subarray of them"
+            f"{where}: buffers has the dtype {whole}; an element is a number, a struct of numbers, "
+            "or a non-empty subarray of them"
         )
     return ElementType(to_native(base), tuple(shape))
 
@@ -120,27 +133,98 @@ def is_numeric(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "biufc"
 
 
+@dataclass(frozen=True, slots=True)
+class DeclaredBuffers:
+    """The storage buffers of a kernel, as its author declares them."""
+
+    access: tuple[Access | None, ...] | None = None
+    """For each argument; None where the code decides. None: the code decides all of them."""
+    types: tuple[ElementType | None, ...] = ()
+    scratch: Callable[..., int] | None = None
+    """Computes the number of 32-bit words of the scratch buffer from the shapes."""
+    status: bool = False
+
+    @property
+    def hidden(self) -> int:
+        """The number of buffers behind the arguments."""
+        return (self.scratch is not None) + self.status
+
+
+def parse_buffers(where: str, buffers: Any) -> DeclaredBuffers:
+    """Return the declaration of the storage buffers in checked form."""
+    if buffers is None:
+        return DeclaredBuffers()
+    if isinstance(buffers, str):
+        buffers = buffers.split(",")
+    if not isinstance(buffers, list | tuple):
+        raise KernelError(
+            f"{where}: buffers is {buffers!r}; it must be a text such as 'in, in, out', or a list "
+            "of one entry for each storage buffer of the code"
+        )
+    entries = [_split_buffer(entry) for entry in buffers]
+    roles = [role for role, _ in entries]
+    scratch, status = None, False
+    if roles and roles[-1] == "status":
+        _, type_ = entries.pop()
+        if type_ is not None:
+            raise KernelError(
+                f"{where}: the status word of buffers has the dtype {type_!r}; it has none"
+            )
+        status = True
+    if entries and entries[-1][0] == "scratch":
+        _, scratch = entries.pop()
+        if not callable(scratch) or isinstance(scratch, type):
+            raise KernelError(
+                f"{where}: buffers has a scratch buffer with {scratch!r}; give ('scratch', "
+                "function), where the function returns its 32-bit words for the arrays' shapes"
+            )
+    access: list[Any] = [role for role, _ in entries]
+    if "scratch" in access or "status" in access:
+        raise KernelError(
+            f"{where}: buffers has {roles}; a scratch buffer and a status word are the last of "
+            "them, in this order"
+        )
+    types = [None if type_ is None else parse_dtype(where, type_) for _, type_ in entries]
+    return DeclaredBuffers(tuple(access), tuple(types), scratch, status)
+
+
+def _split_buffer(entry: Any) -> tuple[str | None, Any]:
+    """Return the role and the dtype of an entry of `buffers=`; None for what it does not say."""
+    if isinstance(entry, str):
+        role, _, type_ = entry.strip().partition(" ")
+        return (role, type_.strip() or None) if role in ROLES else (None, entry.strip())
+    if isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str):
+        role, type_ = entry
+        if role in ROLES:
+            return role, type_
+    return None, entry
+
+
+def declare_buffers(
+    inputs: int, dtypes: Sequence[npt.DTypeLike], *, status: bool = False
+) -> list[Buffer]:
+    """Return the declaration of buffers of which the first are inputs and the others outputs."""
+    declared: list[Buffer] = [
+        ("in" if index < inputs else "out", dtype) for index, dtype in enumerate(dtypes)
+    ]
+    return [*declared, "status"] if status else declared
+
+
 def read_arguments(
-    where: str,
-    interface: ShaderInterface,
-    hidden: int,
-    access: Sequence[Access] | None,
-    counts: tuple[int | None, int | None],
-    dtypes: Sequence[npt.DTypeLike] | None,
+    where: str, interface: ShaderInterface, declared: DeclaredBuffers
 ) -> tuple[Argument, ...]:
     """Return a kernel's arguments in binding order.
 
-    The last `hidden` storage buffers are no arguments: the scratch buffer and the status word.
-    `counts` are the numbers of inputs and outputs, if the declaration gives them.
+    The last storage buffers are no arguments if a scratch buffer and a status word are declared.
     """
-    buffers = interface.buffers[: len(interface.buffers) - hidden]
-    declared = _parse_access(where, access, counts, buffers)
-    if dtypes is not None and len(dtypes) != len(buffers):
+    access, types = declared.access, declared.types
+    if access is None:
+        access = types = (None,) * len(interface.buffers)
+    elif len(access) + declared.hidden != len(interface.buffers):
         raise KernelError(
-            f"{where}: dtypes lists {len(dtypes)} types for {len(buffers)} arguments "
-            f"(bindings {[buffer.binding for buffer in buffers]})"
+            f"{where}: buffers lists {len(access) + declared.hidden} buffers, but the code has the "
+            f"bindings {list(interface.bindings)}"
         )
-    types = [None] * len(buffers) if dtypes is None else [parse_dtype(dtype) for dtype in dtypes]
     return tuple(
         Argument(
             buffer.binding,
@@ -150,63 +234,24 @@ def read_arguments(
             buffer.name,
             buffer.used if type_ is None else b"",
         )
-        for buffer, one, type_ in zip(buffers, declared, types, strict=True)
+        for buffer, one, type_ in zip(interface.buffers, access, types, strict=False)
     )
 
 
-def make_arguments(
-    where: str, access: Sequence[Access], dtypes: Sequence[npt.DTypeLike]
-) -> tuple[Argument, ...]:
+def make_arguments(where: str, declared: DeclaredBuffers) -> tuple[Argument, ...]:
     """Return the arguments of a kernel without SPIR-V: at the bindings 0, 1, ..."""
-    if len(dtypes) != len(access):
-        raise KernelError(f"{where}: dtypes lists {len(dtypes)} types for {len(access)} arguments")
-    _check_access_names(where, access)
-    return tuple(
-        Argument(binding, one, parse_dtype(dtype))
-        for binding, (one, dtype) in enumerate(zip(access, dtypes, strict=True))
-    )
-
-
-def count_access(inputs: int, outputs: int) -> tuple[Access, ...]:
-    """Return the access of arguments of which the first are inputs and the others outputs."""
-    return tuple("in" if index < inputs else "out" for index in range(inputs + outputs))
-
-
-def _parse_access(
-    where: str,
-    access: Sequence[Access] | None,
-    counts: tuple[int | None, int | None],
-    buffers: Sequence[StorageBlock],
-) -> Sequence[Access | None]:
-    """The declared access of each buffer; None for one that the declaration leaves to the code."""
-    inputs, outputs = counts
-    if access is not None and counts != (None, None):
-        raise KernelError(f"{where}: give access= or inputs= and outputs=, not both")
-    if access is not None:
-        _check_access_names(where, access)
-        given: Sequence[Access] = access
-    elif inputs is not None or outputs is not None:
-        if inputs is None:
-            inputs = len(buffers) - (outputs or 0)
-        if outputs is None:
-            outputs = len(buffers) - inputs
-        if min(inputs, outputs) < 0:
-            raise KernelError(f"{where} has {inputs} inputs and {outputs} outputs")
-        given = count_access(inputs, outputs)
-    else:
-        return [None] * len(buffers)
-    if len(given) != len(buffers):
-        raise KernelError(
-            f"{where}: the declaration has {len(given)} arguments, but the code has the bindings "
-            f"{[buffer.binding for buffer in buffers]}"
-        )
-    return given
-
-
-def _check_access_names(where: str, access: Sequence[Any]) -> None:
-    for one in access:
-        if one not in ("in", "out", "inout"):
-            raise KernelError(f"{where}: access has {one!r}; it must be 'in', 'out' or 'inout'")
+    if declared.access is None:
+        raise KernelError(f"{where}: buffers is None; WGSL needs them, such as 'in u4, out u4'")
+    made = []
+    for binding, (access, type_) in enumerate(zip(declared.access, declared.types, strict=True)):
+        if access is None or type_ is None:
+            lacks = "no access" if access is None else "no dtype"
+            raise KernelError(
+                f"{where}: entry {binding} of buffers has {lacks}; a kernel of WGSL declares both, "
+                "as in 'in u4' or ('in', 'u4')"
+            )
+        made.append(Argument(binding, access, type_))
+    return tuple(made)
 
 
 def _check_access(
@@ -231,7 +276,7 @@ def _choose_type(where: str, buffer: StorageBlock, declared: ElementType | None)
         if buffer.element is None:
             raise KernelError(
                 f"{where}: {_describe(buffer)} has the layout {buffer.layout}, which no NumPy "
-                "dtype has; declare its elements with dtypes=, or give the buffer one array"
+                "dtype has; declare its elements with buffers=, or give the buffer one array"
             )
         base, shape = buffer.element.subdtype or (buffer.element, ())
         return ElementType(base, tuple(shape))
@@ -241,13 +286,13 @@ def _choose_type(where: str, buffer: StorageBlock, declared: ElementType | None)
     scalar = found.base
     if declared.nbytes % _align_of(found):
         raise KernelError(
-            f"{where}: dtypes has {declared} for {_describe(buffer)}, whose elements are "
+            f"{where}: buffers has {declared} for {_describe(buffer)}, whose elements are "
             f"{_describe_element(found)}; the sizes do not fit"
         )
     same = have_same_layout(to_native(declared.dtype), scalar)
     if scalar.kind == "f" and not same and not _is_complex_of(declared.dtype, scalar):
         raise KernelError(
-            f"{where}: dtypes has {declared} for {_describe(buffer)}, but the code computes with "
+            f"{where}: buffers has {declared} for {_describe(buffer)}, but the code computes with "
             f"{_describe_element(found)}"
         )
     return declared

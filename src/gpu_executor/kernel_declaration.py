@@ -5,16 +5,18 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
-from typing import Any, Literal
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
-from gpu_executor.errors import KernelError
+from gpu_executor.errors import ArgumentTypeError, KernelError
 from gpu_executor.kernel_arguments import Argument, ElementType
+from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.spirv import BlockMember, ShaderInterface
 from gpu_executor.value_keys import NoKeyError, ValueKey
 
@@ -23,6 +25,117 @@ Grid = tuple[int, int, int]
 """Work-groups in x, y and z."""
 GridRule = tuple[int, ...] | Callable[..., Any]
 """A grid, or a function that computes one from the shapes of the passed arrays."""
+PushRule = Callable[..., Sequence[int]]
+"""A function that computes push words from the shapes of the passed arrays."""
+Push = bytes | PushRule | tuple[bytes, PushRule]
+P, R = ParamSpec("P"), TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """What a kernel's code offers to make calls faster; no result depends on it.
+
+    Args:
+        per_invocation (int | None): The id of the specialization constant for the number of
+            elements per invocation, which the plan chooses.
+        packed (int): Elements per vector that an invocation loads; it processes those left over
+            singly.
+        in_place (bool): Promises that an invocation reads every element of its inputs that it needs
+            before it writes, and that no other invocation reads what it writes. Then `out=` the
+            very array of an input needs no temporary memory on the device.
+    """
+
+    per_invocation: int | None = None
+    packed: int = 1
+    in_place: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The computation of a kernel on NumPy arrays, as a whole and for single elements.
+
+    Args:
+        whole (Callable | None): `whole(*arrays, **params)` returns the outputs.
+        at (Callable | None): `at(indices, *arrays, **params)` returns the elements of the outputs
+            at flat indices; with several outputs, `indices` is a tuple of an array for each.
+    """
+
+    whole: Callable[..., Any] | None
+    at: Callable[..., Any] | None = None
+
+
+REMOVED = {
+    "access": 'buffers=["in", "out", ...]',
+    "inputs": 'buffers="in, out", which names each buffer in binding order',
+    "outputs": 'buffers="in, out", which names each buffer in binding order',
+    "dtypes": 'buffers=["u4", ...], or with the access buffers=[("in", "u4"), ...]',
+    "push_of": "push=function, or push=(bytes, function)",
+    "data": "push=bytes",
+    "status": '"status" as the last entry of buffers=',
+    "scratch": '("scratch", function) behind the arguments in buffers=',
+    "per_invocation": "tuning=gx.Tuning(per_invocation=...)",
+    "packed": "tuning=gx.Tuning(per_invocation=..., packed=...)",
+    "in_place": "tuning=gx.Tuning(in_place=True)",
+    "reference_at": "reference=gx.Reference(function, at=...)",
+    "param_types": 'params={"factor": "f32", ...}',
+}
+"""Keywords that the constructors of kernels had, and what they have instead."""
+
+
+def refuse_removed(constructor: Callable[P, R]) -> Callable[P, R]:
+    """Make a constructor of kernels name the new form of a keyword that it no longer has."""
+
+    @functools.wraps(constructor)
+    def construct(*args: P.args, **keywords: P.kwargs) -> R:
+        for name in keywords:
+            if name in REMOVED:
+                raise ArgumentTypeError(
+                    f"Kernel.{constructor.__name__} has no {name}=; give {REMOVED[name]}"
+                )
+        return constructor(*args, **keywords)
+
+    return construct
+
+
+def parse_push(where: str, push: Any) -> tuple[bytes, PushRule | None]:
+    """Return the bytes of push constants and the function that computes the words behind them."""
+    if callable(push):
+        return b"", push
+    given, rule = push if isinstance(push, tuple) and len(push) == 2 else (push, None)
+    try:
+        encoded = bytes(memoryview(given))
+    except TypeError:
+        encoded = None
+    if encoded is None or (isinstance(push, tuple) and not callable(rule)):
+        raise KernelError(
+            f"{where}: push is {push!r}; it must be bytes, a function of the shapes that returns "
+            "32-bit words, or a pair of bytes and such a function"
+        )
+    return encoded, rule
+
+
+def parse_tuning(where: str, tuning: Any) -> Tuning:
+    if tuning is None:
+        return Tuning()
+    if not isinstance(tuning, Tuning):
+        raise KernelError(f"{where}: tuning is {tuning!r}; it must be a gx.Tuning or None")
+    if not isinstance(tuning.packed, Integral) or tuning.packed < 1:
+        raise KernelError(
+            f"{where}: packed of tuning is {tuning.packed!r}; it must be a whole number of "
+            "elements, at least 1"
+        )
+    return tuning
+
+
+def parse_reference(where: str, reference: Any) -> Reference:
+    parsed = reference if isinstance(reference, Reference) else Reference(reference)
+    for name, function in (("reference", parsed.whole), ("at of reference", parsed.at)):
+        if function is not None and not callable(function):
+            raise KernelError(
+                f"{where}: {name} is {function!r}; it must be a function or None, and reference a "
+                "function, a gx.Reference or None"
+            )
+    return parsed
 
 
 def freeze_shapes(shape: Any) -> Any:
@@ -46,12 +159,12 @@ def freeze_params(params: Any) -> Any:
 
 def check_names(where: str, params: Any) -> None:
     """Check the names of the parameters of a WGSL text: strings that differ from each other."""
-    is_list = isinstance(params, Sequence) and not isinstance(params, str | bytes)
+    is_list = isinstance(params, Sequence | Mapping) and not isinstance(params, str | bytes)
     names = list(params) if is_list else []
     if not is_list or not all(isinstance(name, str) and name for name in names):
         raise KernelError(
             f"{where}: params is {params!r}; it must be a list of the parameters' names, such as "
-            "['factor', 'offset']"
+            "['factor', 'offset'], or a dict of their types, such as {'factor': 'f32'}"
         )
     twice = [name for name in names if names.count(name) > 1]
     if twice:

@@ -99,15 +99,15 @@ class ParameterLayout:
         is the push constant that holds the number of elements, if one does."""
         if count is not None and 0 < count.offset < start:
             raise KernelError(
-                f"kernel {kernel_name!r}: the first {start} bytes of its push constants are push "
-                f"and push_of, and the number of elements, {count.name!r}, is at byte "
+                f"kernel {kernel_name!r}: the first {start} bytes of its push constants are push, "
+                f"and the number of elements, {count.name!r}, is at byte "
                 f"{count.offset}; place it first, or behind them"
             )
         for member in interface.push_members:
             if member.offset < start < member.offset + member.nbytes:
                 raise KernelError(
                     f"kernel {kernel_name!r}: the first {start} bytes of its push constants are "
-                    f"the element count, push and push_of; they end inside member "
+                    f"the element count and push; they end inside member "
                     f"{member.name or 'at offset ' + str(member.offset)!r}"
                 )
         uniform = interface.uniform

@@ -7,12 +7,12 @@ The contract is that of SPIR-V kernels (`kernel.py`), in WebGPU's terms:
   `var<storage, read_write>`. The entry point is `main`.
 - Each buffer has exactly the size of its array, so `arrayLength` is the number of elements. WebGPU
   binds multiples of four bytes: up to three zero bytes follow an array of smaller elements.
-- `param(0u)` is the number of elements; `param(1u)` and so on are the words of `data`, then those
-  of `push_of`, then the parameters of the call. They are immediates if the device has them, else a
-  uniform buffer. Every number of a parameter is one word, in the order of the members. 64-bit
-  numbers are two words, the lower half first; 8- and 16-bit numbers are extended to 32 bits. A
-  text reads a float as `bitcast<f32>(param(1u))`. `wgsl_words.py` says which texts show the type of
-  a word; where they do not, `param_types` declares it.
+- `param(0u)` is the number of elements; `param(1u)` and so on are the words of `push`, its bytes
+  and then what its function returns, then the parameters of the call. They are immediates if the
+  device has them, else a uniform buffer. Every number of a parameter is one word, in the order of
+  the members. 64-bit numbers are two words, the lower half first; 8- and 16-bit numbers are
+  extended to 32 bits. A text reads a float as `bitcast<f32>(param(1u))`. `wgsl_words.py` says which
+  texts show the type of a word; where they do not, `params=` declares it.
 - Without `grid=`, the entry point has `@workgroup_size(work_group)`. The executor chooses that
   size for kernels with split="elements" and for texts that use `per_invocation`: no result may
   depend on it. For others it is the kernel's `work_group=`, or 64.

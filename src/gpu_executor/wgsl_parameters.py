@@ -1,6 +1,6 @@
 """Parameters of a WGSL text: the type of each word, and the values that fit it.
 
-The type is what the text shows (`wgsl_words.py`) or what `param_types` declares. A word that has
+The type is what the text shows (`wgsl_words.py`) or what `params=` declares. A word that has
 neither is an error: nothing is guessed.
 """
 
@@ -64,7 +64,7 @@ class WordParameter(NamedTuple):
             raise KernelError(
                 f"parameter {self.name!r}: the text reads param({self.word}u) as an i32 and as a "
                 f"u32, and {value} is not both; declare its type: "
-                f"param_types={{{self.name!r}: 'i32'}} or 'u32'"
+                f"params={{{self.name!r}: 'i32'}} or 'u32'"
             )
 
     def _advise(self, value: Any) -> str:
@@ -77,24 +77,15 @@ class WordParameter(NamedTuple):
         return ""
 
 
-def check_param_types(where: str, names: Sequence[str], types: Any) -> tuple[tuple[str, str], ...]:
+def check_param_types(where: str, types: Mapping[str, str | None]) -> tuple[tuple[str, str], ...]:
     """Return declared types of parameters as `WgslCode.param_types`."""
-    if types is None:
-        return ()
-    if not isinstance(types, Mapping):
-        raise KernelError(
-            f"{where}: param_types is {types!r}; it must be a dict of types by name, such as "
-            "{'factor': 'f32'}"
-        )
     for name, type_ in types.items():
-        if name not in names:
-            known = ", ".join(names) or "none"
-            raise KernelError(f"{where}: param_types has {name!r}; the parameters are {known}")
-        if not isinstance(type_, str) or type_ not in TYPES:
+        if type_ is not None and (not isinstance(type_, str) or type_ not in TYPES):
             raise KernelError(
-                f"{where}: param_types has {type_!r} for {name!r}; a type is 'f32', 'i32' or 'u32'"
+                f"{where}: params has {type_!r} for {name!r}; a type is 'f32', 'i32' or 'u32', or "
+                "None where the text shows it. A call gives the values"
             )
-    return tuple(sorted(types.items()))
+    return tuple(sorted((name, type_) for name, type_ in types.items() if type_ is not None))
 
 
 @functools.lru_cache(maxsize=256)
@@ -108,10 +99,10 @@ def make_word_parameters(
 ) -> tuple[WordParameter, ...]:
     """Return the parameters of a text that has no SPIR-V beside it.
 
-    `shape_bytes` is the size of the words of `push_of`. `dtypes` are those of the arguments in
-    binding order. With `may_be_unread`, a parameter that the text never reads is a u32: a grid may
-    be computed from it. Raises `KernelError` where a type is neither shown nor declared, and where
-    the text contradicts a declared one.
+    `shape_bytes` is the size of the words that the function of `push` computes. `dtypes` are those
+    of the arguments in binding order. With `may_be_unread`, a parameter that the text never reads
+    is a u32: a grid may be computed from it. Raises `KernelError` where a type is neither shown nor
+    declared, and where the text contradicts a declared one.
     """
     declared, first = dict(code.param_types), _find_first_word(code, shape_bytes)
     made = []
@@ -151,7 +142,7 @@ def check_members(
         if declared.get(name, type_) != type_:
             raise KernelError(
                 f"kernel {kernel_name!r}: {member} of the SPIR-V is {declared[name]!r} in the "
-                f"param_types of its WGSL; declare {type_!r} there"
+                f"params of its WGSL; declare {type_!r} there"
             )
         itemsize, first = member.dtype.itemsize, end
         end += math.prod(member.shape) * max(itemsize // WORD_BYTES, 1)
@@ -167,7 +158,7 @@ def check_members(
 
 def _find_first_word(code: WgslCode, shape_bytes: int) -> int:
     """Return the index of the first parameter, behind the number of elements, the data and the
-    words of `push_of`."""
+    words that the function of `push` computes."""
     return 1 + (len(code.data) + shape_bytes) // WORD_BYTES
 
 
@@ -232,8 +223,7 @@ def _check_declared(uses: dict[Reading, str], obstacle: str, declared: str) -> W
     if uses and not fits & uses.keys():
         reading, place = next(iter(uses.items()))
         raise KernelError(
-            f"{declared!r} in param_types, but the text reads its word as {_describe(reading)} "
-            f"({place})"
+            f"{declared!r} in params, but the text reads its word as {_describe(reading)} ({place})"
         )
     return next(each for each in TYPES if each == declared)
 
@@ -255,7 +245,7 @@ def _decide(word: int, uses: dict[Reading, str], obstacle: str) -> WordType:
 
 
 def _advise_declaration(name: str) -> str:
-    return f"; declare its type: param_types={{{name!r}: 'f32'}}, or 'i32' or 'u32'"
+    return f"; declare its type: params={{{name!r}: 'f32'}}, or 'i32' or 'u32'"
 
 
 def _describe(reading: Reading) -> str:

@@ -180,9 +180,7 @@ def test_a_kernel_without_a_reference_cannot_run() -> None:
 def test_several_outputs_are_returned_as_a_tuple() -> None:
     kernel = Kernel.from_spirv(
         shader("", "", "", ""),
-        inputs=2,
-        outputs=2,
-        dtypes=["i8"] * 4,
+        buffers="in i8, in i8, out i8, out i8",
         reference=lambda a, b: (a // b, a % b),
     )
     quotient, remainder = CpuBackend().run(kernel, np.array([17, 20]), np.array([5, 7]))
@@ -192,8 +190,7 @@ def test_several_outputs_are_returned_as_a_tuple() -> None:
 def test_the_output_of_a_whole_kernel_has_the_shape_that_out_shape_returns() -> None:
     kernel = Kernel.from_spirv(
         shader("", ""),
-        inputs=1,
-        outputs=1,
+        buffers="in, out",
         split="whole",
         out_shape=lambda shape: shape[:1],
         reference=lambda a: a.sum(axis=1),

@@ -303,7 +303,7 @@ def test_auto_falls_back_to_the_cpu_after_a_loss_and_warns_once(
     why = "it was lost and could not be reopened: it is not there any more"
     assert stats.devices[0].failed == why
     assert (stats.devices[1].backend, stats.devices[1].calls) == ("cpu", 2)
-    without = gx.Kernel.from_spirv(ADD.spirv, count=True, inputs=2, outputs=1, work_group=64)
+    without = gx.Kernel.from_spirv(ADD.spirv, count=True, buffers="in, in, out", work_group=64)
     with pytest.raises(NoDeviceError, match="not there any more"):
         opened.run(without, *words(3))
     with pytest.raises(NoDeviceError, match="not there any more"):
@@ -358,7 +358,7 @@ def test_small_calls_run_on_the_cpu_where_that_is_faster(monkeypatch: pytest.Mon
 
 def test_small_calls_run_on_the_device_where_it_is_faster_or_the_cpu_cannot() -> None:
     slow = make_kernel(make_addition(lambda: time.sleep(0.005)))
-    without = gx.Kernel.from_spirv(ADD.spirv, count=True, inputs=2, outputs=1, work_group=64)
+    without = gx.Kernel.from_spirv(ADD.spirv, count=True, buffers="in, in, out", work_group=64)
     with gx.GpuExecutor("vulkan", small_on_cpu=True) as executor:
         for kernel in (slow, without):
             np.testing.assert_array_equal(executor.run(kernel, *words(3)), total(words(3)))

@@ -190,7 +190,7 @@ def test_at_least_one_element_of_a_call_is_checked() -> None:
 
 def test_every_output_is_checked() -> None:
     both = gx.Kernel.from_wgsl(
-        "", inputs=2, outputs=2, dtypes=["u4"] * 4, reference=lambda a, b: (a + b, a - b)
+        "", buffers="in u4, in u4, out u4, out u4", reference=lambda a, b: (a + b, a - b)
     )
     with gx.GpuExecutor("cpu", check=1.0) as executor:
         a, b = words(50)
@@ -231,7 +231,7 @@ def test_a_fraction_of_the_calls_of_whole_kernels_is_checked() -> None:
 
 
 def test_a_kernel_without_a_reference_is_counted_as_unchecked() -> None:
-    without = gx.Kernel.from_spirv(ADD.spirv, count=True, inputs=2, outputs=1, work_group=64)
+    without = gx.Kernel.from_spirv(ADD.spirv, count=True, buffers="in, in, out", work_group=64)
     with gx.GpuExecutor("vulkan", check=1.0) as executor:
         np.testing.assert_array_equal(executor.run(without, *words(5)), total(words(5)))
         executor.run_batch(without, [words(5)] * 3)
@@ -240,7 +240,7 @@ def test_a_kernel_without_a_reference_is_counted_as_unchecked() -> None:
 
 def test_a_kernel_that_takes_any_dtype_is_checked() -> None:
     with gx.GpuExecutor("vulkan", check=1.0) as executor:
-        any_words = make_kernel(lambda a, b: a + b, dtypes=None)
+        any_words = make_kernel(lambda a, b: a + b, buffers="in, in, out")
         np.testing.assert_array_equal(executor.run(any_words, *words(50)), total(words(50)))
         spoil(executor, 9)
         assert found_by(executor, any_words, *words(50)).index == 9
@@ -358,7 +358,7 @@ def test_references_of_whole_kernels_are_converted_to_dtype() -> None:
 
 
 def test_a_float64_reference_overflows_like_float32_on_the_device() -> None:
-    squares = make_kernel(lambda a, _b: a.astype(np.float64) ** 2, dtypes=["f4"] * 3)
+    squares = make_kernel(lambda a, _b: a.astype(np.float64) ** 2, buffers="in f4, in f4, out f4")
     given = np.array([1e30, 2.0], np.float32)
     sample = ResultChecker(1.0).sample(squares, (given, given))
     assert sample is not None
@@ -433,7 +433,7 @@ def test_floats_must_agree_to_half_of_their_digits(
 ) -> None:
     given = np.array(expected, np.float32)
     sample = ResultChecker(1.0).sample(
-        make_kernel(lambda a, _b: a, dtypes=["f4"] * 3), (given, np.zeros_like(given))
+        make_kernel(lambda a, _b: a, buffers="in f4, in f4, out f4"), (given, np.zeros_like(given))
     )
     assert sample is not None
     if right:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -74,7 +75,7 @@ def make_accumulator() -> gx.Kernel:
         pushed="",
         split="whole",
         out_shape=lambda sums, x: [x, (1,)],
-        access=("out", "inout", "in", "out"),
+        buffers="out, inout, in, out",
         reference=lambda sums, x: (2 * x, sums + x, x[-1:]),
     )
 
@@ -99,7 +100,11 @@ def test_outputs_and_in_outs_are_checked_in_binding_order() -> None:
 
 def test_calls_in_place_are_checked_with_the_inputs_as_they_were() -> None:
     with gx.GpuExecutor("vulkan", check=1.0) as gpu:
-        for kernel_ in (step(), reverse(), reverse(reference_at=lambda at, x: x[::-1][at])):
+        for kernel_ in (
+            step(),
+            reverse(),
+            reverse(reference=gx.Reference(np.flip, at=lambda at, x: x[::-1][at])),
+        ):
             x = X.copy()
             arrays = (x, X) if kernel_.inputs == 2 else (x,)
             expected = X * np.uint32(1664525) + X if kernel_.inputs == 2 else X[::-1]
@@ -123,7 +128,10 @@ def test_a_reference_cannot_change_the_passed_arrays() -> None:
     x = X[::-1].copy()
     with gx.GpuExecutor("vulkan", check=1.0) as gpu:
         gpu.run(reverse(reference=sort_in_place), x)
-        for kernel_ in (outer(reference=spoil_inputs), reverse(reference_at=spoil_at)):
+        for kernel_ in (
+            outer(reference=spoil_inputs),
+            reverse(reference=gx.Reference(np.flip, at=spoil_at)),
+        ):
             with pytest.raises(ValueError, match="read-only"):
                 gpu.run(kernel_, *[x] * kernel_.inputs)
         np.testing.assert_array_equal(x, X[::-1])
@@ -170,13 +178,13 @@ def make_table_at(calls: list[int]) -> Any:
     return compute_at
 
 
-def test_reference_at_computes_a_fraction_of_the_elements() -> None:
+def test_a_reference_at_indices_computes_a_fraction_of_the_elements() -> None:
     calls: list[int] = []
 
     def refuse(*_arrays: Array) -> Array:
         raise AssertionError("the whole table is not computed")
 
-    sampled = outer(reference=refuse, reference_at=make_table_at(calls))
+    sampled = outer(reference=gx.Reference(refuse, at=make_table_at(calls)))
     with gx.GpuExecutor("vulkan", check=0.1) as gpu:
         for _ in range(3):
             gpu.run(sampled, X, X)
@@ -185,8 +193,8 @@ def test_reference_at_computes_a_fraction_of_the_elements() -> None:
         assert gpu.stats().checked == sum(calls)
 
 
-def test_reference_at_finds_a_wrong_element_with_its_probability() -> None:
-    sampled = outer(reference=None, reference_at=make_table_at([]))
+def test_a_reference_at_indices_finds_a_wrong_element_with_its_probability() -> None:
+    sampled = outer(reference=gx.Reference(None, at=make_table_at([])))
     a, found = X[:20], 0
     wrong = np.multiply.outer(a, a)
     wrong[7, 9] ^= 1
@@ -202,22 +210,22 @@ def test_reference_at_finds_a_wrong_element_with_its_probability() -> None:
     assert 8 < found < 35
 
 
-def test_reference_at_has_indices_for_each_of_several_outputs() -> None:
+def test_a_reference_at_indices_has_indices_for_each_of_several_outputs() -> None:
     def compute_at(indices: tuple[Array, ...], sums: Array, x: Array) -> tuple[Array, ...]:
         doubled, own, last = indices
         assert set(last.tolist()) == {0} and set(own) <= set(range(200))
         return 2 * x[doubled], (sums + x)[own], x[[-1]]
 
     accumulate = make_accumulator()
-    sampled = kernel_with(accumulate, reference=None, reference_at=compute_at)
+    sampled = kernel_with(accumulate, reference=gx.Reference(None, at=compute_at))
     results = (2 * X, 2 * X, X[-1:].copy())
     compare(ResultChecker(0.2, seed=1), sampled, (X, X), results)
     for output, index in ((0, 3), (1, 199), (2, 0)):
         wrong = [each.copy() for each in results]
         wrong[output][index] += 1
         assert find_wrong(ResultChecker(1.0), sampled, (X, X), tuple(wrong)) == (output, index)
-    with pytest.raises(KernelError, match="its reference_at returned 2 results for 3 outputs"):
-        broken = kernel_with(accumulate, reference=None, reference_at=lambda *_: (X, X))
+    with pytest.raises(KernelError, match="at of its reference returned 2 results for 3 outputs"):
+        broken = kernel_with(accumulate, reference=gx.Reference(None, at=lambda *_: (X, X)))
         compare(ResultChecker(0.2), broken, (X, X), results)
 
 
@@ -225,7 +233,7 @@ def kernel_with(kernel_: gx.Kernel, **changes: Any) -> gx.Kernel:
     return gx.Kernel.from_spirv(
         kernel_.spirv,
         count=kernel_.count is not None,
-        access=[argument.access for argument in kernel_.arguments],
+        buffers=[argument.access for argument in kernel_.arguments],
         out_shape=kernel_.out_shape,
         **changes,
     )
@@ -248,7 +256,7 @@ def test_the_first_call_of_each_signature_is_checked_as_a_whole() -> None:
 
 
 def test_kernels_without_inputs_are_checked() -> None:
-    by_reference = ramp(reference_at=None)
+    by_reference = dataclasses.replace(ramp(), reference_at=None)
     with gx.GpuExecutor("vulkan", check=0.5) as gpu:
         for kernel_ in (ramp(), by_reference):
             gpu.run(kernel_, params=(3,), out_shape=(10, 10))

@@ -33,9 +33,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
 
 
 def make_double(**more: Any) -> gx.Kernel:
-    return gx.Kernel.from_wgsl(
-        DOUBLE_TEXT, inputs=1, outputs=1, dtypes=["u4"] * 2, name="double", **more
-    )
+    return gx.Kernel.from_wgsl(DOUBLE_TEXT, buffers="in u4, out u4", name="double", **more)
 
 
 DOUBLE = make_double()
@@ -218,8 +216,8 @@ PUSH = (5).to_bytes(4, "little")
 
 def declare_scale(**changes: Any) -> gx.Kernel:
     declaration: dict[str, Any] = {
-        "access": ["in", "out"], "dtypes": ["f4", "f4"], "params": ["factor", "offset"],
-        "data": PUSH, "name": "scale", **changes,
+        "buffers": "in f4, out f4", "params": ["factor", "offset"], "push": PUSH,
+        "name": "scale", **changes,
     }  # fmt: skip
     return gx.Kernel.from_wgsl(SCALE_WGSL, **declaration)
 
@@ -242,7 +240,10 @@ def test_a_kernel_of_glsl_takes_wgsl_as_a_text_or_as_a_kernel(wgsl: str | gx.Ker
             "whose params are ['offset', 'factor']; those",
         ),
         (declare_scale(params=["factor"]), "whose params are ['factor']; those of the SPIR-V are"),
-        (declare_scale(dtypes=["u4", "f4"]), "whose arguments are in uint32, out float32; those"),
+        (
+            declare_scale(buffers="in u4, out f4"),
+            "whose arguments are in uint32, out float32; those",
+        ),
         (declare_scale(split="elements"), "whose split is 'elements'; this kernel's is 'whole'"),
     ],
     ids=range(6),

@@ -45,7 +45,7 @@ def plan(count: int, on: DeviceInfo = LARGE, ask: bool | None = None, **settings
 def plan_kernel(count: int, on: DeviceInfo, size: str = "local_size_x_id = 0", **more: Any) -> Plan:
     """The plan for a kernel of one input and one output, declared by the test."""
     code, more = shader("", "", size=size), {"split": "elements"} | more
-    kernel = Kernel.from_spirv(code, inputs=1, outputs=1, name="own", **more)
+    kernel = Kernel.from_spirv(code, buffers="in, out", name="own", **more)
     operands = Operand(WORD, count), Operand(WORD, count, False, True)
     return make_plan(Request(kernel, operands, count), on, Settings())
 
@@ -224,7 +224,7 @@ def test_an_empty_work_group_is_refused(spec_id: int, shape: str) -> None:
 
 
 def test_a_grid_over_the_devices_limit_is_refused() -> None:
-    kernel = Kernel.from_spirv(shader("", ""), inputs=1, outputs=1, name="own", grid=(2, 70_000))
+    kernel = Kernel.from_spirv(shader("", ""), buffers="in, out", name="own", grid=(2, 70_000))
     operands = Operand(WORD, 9), Operand(WORD, 9, False, True)
     request = Request(kernel, operands, 9, grid=(2, 70_000, 1))
     limits = dataclasses.replace(LARGE.limits, max_work_group_count=(65_535,) * 3)

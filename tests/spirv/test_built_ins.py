@@ -117,7 +117,7 @@ def test_a_kernel_with_a_wrong_built_in_is_refused_before_a_driver_sees_it() -> 
     with pytest.raises(
         SpirvError, match=r"LocalInvocationIndex of type uvec3: it must be .* uint$"
     ):
-        gx.Kernel.from_spirv(set_built_in(make_input("uvec3"), 29), inputs=0, outputs=1)
+        gx.Kernel.from_spirv(set_built_in(make_input("uvec3"), 29), buffers="out")
 
 
 @pytest.mark.parametrize("storage", ["Private", "Workgroup"])
@@ -212,7 +212,7 @@ def make_block(types: str, decorations: str, code: str = "") -> bytes:
 def test_built_ins_may_be_members_of_a_block(gpu: gx.PersistentVulkanBackend) -> None:
     index = "OpMemberDecorate %inputs 1 BuiltIn LocalInvocationIndex"
     code = make_block("%kind %uint", index, BLOCK_CODE)
-    kernel = gx.Kernel.from_spirv(code, inputs=0, outputs=1, out_shape=(24,), grid=(3, 1, 1))
+    kernel = gx.Kernel.from_spirv(code, buffers="out", out_shape=(24,), grid=(3, 1, 1))
     np.testing.assert_array_equal(gpu.run(kernel), np.arange(24, dtype=np.uint32) % 8)
     with pytest.raises(
         SpirvError, match=r"member 1 of .* LocalInvocationIndex of type uvec3: .*uint"

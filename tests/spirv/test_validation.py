@@ -138,7 +138,7 @@ def test_a_validator_that_fails_without_a_word(
 def test_the_driver_is_not_given_a_module_that_spirv_val_rejects(
     gpu: gx.PersistentVulkanBackend,
 ) -> None:
-    kernel = gx.Kernel.from_spirv(assemble_spirv(INVALID), inputs=1, outputs=1, name="mixed")
+    kernel = gx.Kernel.from_spirv(assemble_spirv(INVALID), buffers="in, out", name="mixed")
     with pytest.raises(SpirvError, match="spirv-val rejects"):
         gpu.run(kernel, np.zeros(4, np.float32))
 
@@ -152,7 +152,7 @@ def test_the_modules_of_the_package_are_not_validated_again(
     gpu = fresh_gpu(spirv_val="require")
     a = np.arange(5, dtype=np.uint32)
     np.testing.assert_array_equal(gpu.run(gx.kernels.load("vector_add_u32"), a, a), 2 * a)
-    own = gx.Kernel.from_spirv(compile_glsl(SHARED, "1.2"), inputs=1, outputs=1, dtypes=["f4"] * 2)
+    own = gx.Kernel.from_spirv(compile_glsl(SHARED, "1.2"), buffers="in f4, out f4")
     with pytest.raises(SpirvError, match="spirv-val rejects"):
         gpu.run(own, np.zeros(4, np.float32))
 

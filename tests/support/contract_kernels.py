@@ -119,8 +119,7 @@ def _compute_ramp_at(indices: Array, first: int, slope: int) -> Array:
 def ramp(**options: Any) -> gx.Kernel:
     """first + slope * i: a kernel without inputs."""
     declared = {
-        "reference": _compute_ramp,
-        "reference_at": _compute_ramp_at,
+        "reference": gx.Reference(_compute_ramp, at=_compute_ramp_at),
         "name": "ramp",
         "params": {"slope": 1},
         **options,

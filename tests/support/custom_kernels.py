@@ -41,8 +41,7 @@ def sum_and_difference(**options: Any) -> gx.Kernel:
         buffer(1, "b"),
         buffer(2, "s"),
         buffer(3, "d"),
-        inputs=2,
-        outputs=2,
+        buffers="in, in, out, out",
         **options,
     )
 
@@ -54,8 +53,7 @@ def whole_sum() -> gx.Kernel:
         "if (gl_GlobalInvocationID.x == 0) result[0] = total;",
         buffer(0, "x", qualifier="readonly"),
         buffer(1, "result"),
-        inputs=1,
-        outputs=1,
+        buffers="in, out",
         split="whole",
         out_shape=lambda shape: (1,),
     )

@@ -28,7 +28,7 @@ FQ_ADD = gx.kernels.load("bls12_381_fq_add")
 
 def make_kernel(reference: Callable[..., Any], **changes: Any) -> gx.Kernel:
     """A kernel of two arrays of 32-bit words, with the given CPU reference."""
-    options = {"inputs": 2, "outputs": 1, "dtypes": ["u4"] * 3, "split": "elements", **changes}
+    options = {"buffers": "in u4, in u4, out u4", "split": "elements", **changes}
     return gx.Kernel.from_spirv(
         load_spirv("vector_add_u32"), count=True, reference=reference, **options
     )

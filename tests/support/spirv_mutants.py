@@ -350,14 +350,16 @@ def run_module(gpu: gx.PersistentVulkanBackend, code: bytes) -> None:
     """Run a module in two work-groups on small arrays and parameters of ones."""
     interface = read_interface(code)
     options: dict[str, Any] = {
-        "access": ["in" if each in interface.read_only else "inout" for each in interface.bindings],
         "constants": {each: 2 for each in interface.local_size.spec_ids if each is not None},
         "grid": (2, 1, 1),
     }
     kernel = gx.Kernel.from_spirv(
         code,
-        dtypes=[
-            "u4" if each.element is None else (each.element.base, each.element.shape)
+        buffers=[
+            (
+                "in" if each.binding in interface.read_only else "inout",
+                "u4" if each.element is None else (each.element.base, each.element.shape),
+            )
             for each in interface.buffers
         ],
         **options,

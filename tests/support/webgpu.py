@@ -42,9 +42,7 @@ class InjectedError(Exception):
 
 def make_wgsl_kernel(text: str = INCREMENT, step: int = 1, **more: Any) -> Kernel:
     data = np.array([step], np.uint32).tobytes()
-    return Kernel.from_wgsl(
-        text, inputs=1, outputs=1, dtypes=[np.uint32, np.uint32], data=data, **more
-    )
+    return Kernel.from_wgsl(text, buffers="in u4, out u4", push=data, **more)
 
 
 def count_made(stats: WgpuStats) -> tuple[int, int, int, int]:
@@ -154,11 +152,7 @@ fn main(
 
 
 def make_whole_kernel(declarations: str, body: str, **options: Any) -> Kernel:
-    """Make a kernel with split="whole"; by default all arguments but the last are inputs."""
-    if "access" not in options:
-        dtypes = options["dtypes"]
-        outputs = options.setdefault("outputs", 1)
-        options.setdefault("inputs", len(dtypes) - outputs)
+    """Make a kernel with split="whole"."""
     return Kernel.from_wgsl(make_text(declarations, body), **options)
 
 

@@ -82,8 +82,7 @@ def test_a_span_counts_the_elements_of_kernels_whose_first_argument_is_an_output
 ) -> None:
     spread = gx.Kernel.from_wgsl(
         "",
-        access=("out", "in"),
-        dtypes=[("u4", (6,)), "u4"],
+        buffers=[("out", ("u4", (6,))), "in u4"],
         reference=lambda x: np.repeat(x, 6).reshape(-1, 6),
         name="spread",
     )

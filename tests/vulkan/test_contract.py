@@ -68,7 +68,7 @@ def test_access_follows_from_what_the_code_does(gpu: Gpu, device_local: bool) ->
 
 def test_a_declared_input_that_the_code_writes_is_refused() -> None:
     with pytest.raises(KernelError, match=r"binding 1 .* as an input, but the code writes it"):
-        glsl(buffer(0, "x"), buffer(1, "y"), main="x[0] = 1; y[0] = 2;", access=("out", "in"))
+        glsl(buffer(0, "x"), buffer(1, "y"), main="x[0] = 1; y[0] = 2;", buffers="out, in")
 
 
 @pytest.mark.parametrize(
@@ -395,7 +395,7 @@ def test_jobs_of_a_stream_with_equal_sizes_have_the_grid_and_words_of_their_own_
         buffer(0, "x"), buffer(1, "z"),
         main="uint c = gl_GlobalInvocationID.x, r = gl_GlobalInvocationID.y;"
         "if (c < columns && r < rows) z[c * rows + r] = x[r * columns + c];",
-        size="local_size_x = 2, local_size_y = 2", push_of=lambda m: m,
+        size="local_size_x = 2, local_size_y = 2", push=lambda m: m,
         grid=lambda m: (-(-m[1] // 2), -(-m[0] // 2)), out_shape=lambda m: m[::-1],
     )  # fmt: skip
     shapes = [(2, 6), (3, 4), (12, 1), (2, 6), (1, 12), (6, 2)]

@@ -27,8 +27,7 @@ def reverse() -> gx.Kernel:
         BODY + "y[i] = x[count - 1 - i];",
         buffer(0, "x"),
         buffer(1, "y"),
-        inputs=1,
-        outputs=1,
+        buffers="in, out",
         split="whole",
     )
 

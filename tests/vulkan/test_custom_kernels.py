@@ -54,7 +54,7 @@ def test_a_kernel_accepts_any_shape_of_the_type_in_its_code(
 def test_declared_dtypes_replace_those_of_the_code(
     chunking_gpu: gx.PersistentVulkanBackend,
 ) -> None:
-    double = kernel(BODY + "y[i] = 2 * x[i];", buffer(0, "x"), buffer(1, "y"), dtypes=["f4", "f4"])
+    double = kernel(BODY + "y[i] = 2 * x[i];", buffer(0, "x"), buffer(1, "y"), buffers="f4, f4")
     floats = np.arange(240, dtype=np.float32)  # the kernel doubles the bit pattern as an integer
     expected = (floats.view(np.uint32) * np.uint32(2)).view(np.float32)
     np.testing.assert_array_equal(chunking_gpu.run(double, floats), expected)
@@ -68,9 +68,7 @@ def test_inputs_and_outputs_may_have_different_types(
         buffer(0, "x", "uvec2"),
         buffer(1, "half_", "float"),
         buffer(2, "swapped", "uvec2"),
-        inputs=1,
-        outputs=2,
-        dtypes=[("u4", (2,)), "f4", ("u4", (2,))],
+        buffers=[("in", ("u4", (2,))), "out f4", ("out", ("u4", (2,)))],
     )
     x = np.arange(500, dtype=np.uint32).reshape(250, 2)
     half, swapped = chunking_gpu.run(split, x)
@@ -101,8 +99,7 @@ def test_a_whole_kernel_may_have_inputs_and_outputs_of_different_lengths(
         buffer(1, "b"),
         buffer(2, "table"),
         buffer(3, "counted"),
-        inputs=2,
-        outputs=2,
+        buffers="in, in, out, out",
         split="whole",
         out_shape=lambda a, b: [(*a, *b), (1,)],
     )
@@ -132,8 +129,7 @@ def test_push_bytes_and_constants_reach_the_code(gpu: gx.PersistentVulkanBackend
             buffer(0, "x"),
             buffer(1, "y"),
             pushed="layout(push_constant) uniform Push { uint count; uint offset; };",
-            inputs=1,
-            outputs=1,
+            buffers="in, out",
             constants={7: factor},
             push=struct.pack("<I", offset),
         )
@@ -148,7 +144,7 @@ def test_a_work_group_size_fixed_in_the_code_is_used(gpu: gx.PersistentVulkanBac
         f"layout(local_size_x = 20) in; {COUNT} {buffer(0, 'x')} {buffer(1, 'y')}"
         f"void main() {{ {BODY} y[i] = x[i] + gl_WorkGroupSize.x; }}"
     )
-    own = gx.Kernel.from_spirv(code, inputs=1, outputs=1)
+    own = gx.Kernel.from_spirv(code, buffers="in, out")
     x = np.arange(99, dtype=np.uint32)
     assert gpu.explain(own, x).work_group == 20
     np.testing.assert_array_equal(gpu.run(own, x), x + 20)
@@ -160,8 +156,7 @@ def test_code_without_push_constants_runs(gpu: gx.PersistentVulkanBackend) -> No
         buffer(0, "x"),
         buffer(1, "y"),
         pushed="",
-        inputs=1,
-        outputs=1,
+        buffers="in, out",
     )
     x = np.arange(70, dtype=np.uint32)
     np.testing.assert_array_equal(gpu.run(negate, x), ~x)
@@ -176,9 +171,7 @@ def test_a_status_word_reports_the_first_bad_element(
         buffer(0, "x"),
         buffer(1, "y"),
         buffer(2, "status"),
-        inputs=1,
-        outputs=1,
-        status=True,
+        buffers="in, out, status",
     )
     x = np.arange(250, dtype=np.uint32)
     np.testing.assert_array_equal(chunking_gpu.run(below_1000, x, device_local=device_local), x)
@@ -203,7 +196,7 @@ def test_64_bit_types_run_if_the_device_has_them_and_are_refused_otherwise(
         f"{head}\n{COUNT} {buffer(0, 'x', kind)} {buffer(1, 'y', kind)}"
         f"void main() {{ {BODY} y[i] = x[i] * x[i]; }}"
     )
-    square = gx.Kernel.from_spirv(code, inputs=1, outputs=1)
+    square = gx.Kernel.from_spirv(code, buffers="in, out")
     x: Array = np.arange(-70, 70).astype(dtype) * 1_000_003
     if f"shader{capability}" in gpu.device.features:
         np.testing.assert_array_equal(gpu.run(square, x), x * x)
@@ -235,17 +228,17 @@ void main() {{
 """
     code, x = compile_glsl(source), np.arange(100, dtype=np.uint32)
     most = gpu.device.limits.max_shared_memory
-    fits = gx.Kernel.from_spirv(code, inputs=1, outputs=1, constants={0: 32, 1: most // 128})
+    fits = gx.Kernel.from_spirv(code, buffers="in, out", constants={0: 32, 1: most // 128})
     np.testing.assert_array_equal(gpu.run(fits, x), x + 1)
     too_large = {1: most // 4 + 1}  # for one invocation
-    large = gx.Kernel.from_spirv(code, inputs=1, outputs=1, constants=too_large, work_group=8)
+    large = gx.Kernel.from_spirv(code, buffers="in, out", constants=too_large, work_group=8)
     with pytest.raises(DeviceLacksError, match=rf"bytes of shared memory .* has {most}"):
         gpu.run(large, x)
 
 
 def test_spirv_newer_than_the_device_supports_is_refused(gpu: gx.PersistentVulkanBackend) -> None:
     source = f"{HEAD} {COUNT} {buffer(0, 'x')} {buffer(1, 'y')} void main() {{ y[0] = x[0]; }}"
-    newest = gx.Kernel.from_spirv(compile_glsl(source, vulkan="1.3"), inputs=1, outputs=1)
+    newest = gx.Kernel.from_spirv(compile_glsl(source, vulkan="1.3"), buffers="in, out")
     older = dataclasses.replace(gpu.device, api_version=(1, 2, 0))
     with pytest.raises(DeviceLacksError, match=r"is SPIR-V 1\.6; .* takes up to 1\.5"):
         check_device_runs(newest, older)

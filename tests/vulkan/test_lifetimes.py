@@ -101,7 +101,7 @@ def use_normally(backend: Any) -> None:
 
 def use_with_a_bad_kernel(backend: Any) -> None:
     too_large = gx.Kernel.from_spirv(
-        load_spirv("vector_add_u32"), count=True, inputs=2, outputs=1, constants={0: 1 << 20}
+        load_spirv("vector_add_u32"), count=True, buffers="in, in, out", constants={0: 1 << 20}
     )
     with pytest.raises(DeviceLacksError):
         backend.run(too_large, X, X)

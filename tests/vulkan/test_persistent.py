@@ -13,6 +13,7 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor import call as call_module
+from gpu_executor.kernel_arguments import declare_buffers
 from gpu_executor.kernels.catalogue import field_kernel
 from gpu_executor.kernels.modules import SpecId
 from gpu_executor.primes import BLS12_381_FQ, Prime, words
@@ -171,13 +172,10 @@ def test_unused_kernels_are_garbage_collected(
         kernel = gx.Kernel.from_spirv(
             template.spirv,
             count=True,
-            inputs=2,
-            outputs=1,
-            dtypes=[prime.element_dtype] * 3,
+            buffers=declare_buffers(2, [prime.element_dtype] * 3, status=True),
+            tuning=gx.Tuning(per_invocation=SpecId.PER_INVOCATION),
             constants=dict(template.constants),
             push=template.push[:-4] + struct.pack("<I", number),
-            status=True,
-            per_invocation=SpecId.PER_INVOCATION,
         )
         assert words.to_ints(prime, gpu.run(kernel, x, x)) == [2, 4]
         kernels.append(weakref.ref(kernel))

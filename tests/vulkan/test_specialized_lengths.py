@@ -100,7 +100,7 @@ def test_a_value_that_the_constant_cannot_hold_is_refused() -> None:
             )
 
 
-@pytest.mark.parametrize("declared", [{"work_group": 8}, {"per_invocation": 1}])
+@pytest.mark.parametrize("declared", [{"work_group": 8}, {"tuning": gx.Tuning(per_invocation=1)}])
 def test_a_length_that_is_not_known_when_the_kernel_is_made_is_refused(
     declared: dict[str, Any],
 ) -> None:

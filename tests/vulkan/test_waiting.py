@@ -17,7 +17,7 @@ from tests.support.threads import PATIENCE, in_background
 
 ADD_U32 = gx.kernels.load("vector_add_u32")
 UNCUT = gx.Kernel.from_spirv(
-    load_spirv("vector_add_u32"), count=True, inputs=2, outputs=1, split="whole", work_group=64
+    load_spirv("vector_add_u32"), count=True, buffers="in, in, out", split="whole", work_group=64
 )
 """Needs all its memory at once; a call that can be chunked takes what there is."""
 X = np.arange(9, dtype=np.uint32)

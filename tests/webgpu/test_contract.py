@@ -31,7 +31,7 @@ def some_words(count: int) -> np.ndarray[Any, Any]:
 HISTOGRAM = make_whole_kernel(
     declare_buffers("read u32", "read_write atomic<u32>"),
     "if (i < param(0u)) { atomicAdd(&b1[b0[i] & 15u], 1u); }",
-    dtypes=["u4", "u4"],
+    buffers="in u4, out u4",
     out_shape=(16,),
 )
 
@@ -52,7 +52,7 @@ def make_even_writer(dtype: str, **options: Any) -> Kernel:
         declare_buffers("read u32", "read_write u32"),
         "for (var j = 2u * i; j < arrayLength(&b1); j += 2u * work_group * groups.x) {"
         " b1[j] = b0[j]; }",
-        dtypes=[dtype, dtype],
+        buffers=[("in", dtype), ("out", dtype)],
         **options,
     )
 
@@ -83,8 +83,7 @@ def test_each_output_has_its_own_initial_value(each_webgpu: gx.WgpuExecutor) -> 
     kernel = make_whole_kernel(
         declare_buffers("read u32", *["read_write u32"] * 3),
         "if (i == 0u) { b1[0] = b0[0]; b2[0] = b0[0]; } if (i < param(0u)) { b3[i] = b0[i]; }",
-        dtypes=["u4"] * 4,
-        outputs=3,
+        buffers="in u4, out u4, out u4, out u4",
         init=[3, 0, None],
     )
     x = some_words(70_000)
@@ -104,7 +103,7 @@ def test_an_element_wise_kernel_may_have_an_initial_value(
     kernel = make_element_kernel(
         declare_buffers("read u32", "read_write u32"),
         "if (b0[i] % 2u == 1u) { b1[i] = b0[i]; }",
-        dtypes=["u4", "u4"],
+        buffers="in u4, out u4",
         init=init,
     )
     jobs = [(some_words(count),) for count in (5, 50_000, 5, 100)]
@@ -127,8 +126,7 @@ def test_a_fill_of_more_work_groups_than_a_row_holds(open_webgpu: OpenWebGpu) ->
 ADD_TO = make_element_kernel(
     declare_buffers("read u32", "read_write u32", "read_write u32"),
     "b2[i] = b1[i]; b1[i] += b0[i];",
-    dtypes=["u4"] * 3,
-    access=["in", "inout", "out"],
+    buffers="in u4, inout u4, out u4",
 )
 """Returns x + y and the old y."""
 
@@ -170,8 +168,7 @@ def test_a_kernel_may_have_in_out_arguments_only(each_webgpu: gx.WgpuExecutor) -
         declare_buffers("read_write u32"),
         "let j = 2u * i; if (j + 1u < arrayLength(&b0)) {"
         " let low = b0[j]; b0[j] = b0[j + 1u]; b0[j + 1u] = low; }",
-        dtypes=["u4"],
-        access=["inout"],
+        buffers="inout u4",
     )
     x = some_words(1001)
     expected = np.r_[x[:-1].reshape(-1, 2)[:, ::-1].reshape(-1), x[-1:]]
@@ -202,11 +199,9 @@ TOTAL = make_whole_kernel(
         b1[1] = arrayLength(&scratch);
     }
     """,
-    dtypes=["u4", "u4"],
+    buffers=["in u4", "out u4", ("scratch", lambda shape: 3 + shape[0]), "status"],
     out_shape=(2,),
     grid=(1,),
-    scratch=lambda shape: 3 + shape[0],
-    status=True,
 )
 """Adds up to 64 words in a scratch buffer; reports the word 99."""
 
@@ -229,8 +224,7 @@ def test_a_scratch_buffer_of_an_element_wise_kernel_is_refused() -> None:
         make_element_kernel(
             declare_buffers("read u32", "read_write u32"),
             "b1[i] = b0[i];",
-            dtypes=["u4", "u4"],
-            scratch=lambda shape: 5,
+            buffers=["in u4", "out u4", ("scratch", lambda shape: 5)],
         )
 
 
@@ -239,7 +233,7 @@ def test_a_scratch_buffer_of_an_element_wise_kernel_is_refused() -> None:
 
 def test_a_kernel_without_inputs_fills_what_out_shape_says(each_webgpu: gx.WgpuExecutor) -> None:
     body = "if (i < arrayLength(&b0)) { b0[i] = i * i + param(0u); }"
-    generate = make_whole_kernel(declare_buffers("read_write u32"), body, dtypes=["u4"], inputs=0)
+    generate = make_whole_kernel(declare_buffers("read_write u32"), body, buffers="out u4")
     for count in (1, 1000, 20_000):
         expected = np.arange(count, dtype=np.uint32) ** 2 + np.uint32(count)
         for _ in range(2):
@@ -252,7 +246,7 @@ def test_a_kernel_without_inputs_fills_what_out_shape_says(each_webgpu: gx.WgpuE
     with pytest.raises(ArgumentShapeError, match="out_shape="):
         each_webgpu.run(generate)
     fixed = make_whole_kernel(
-        declare_buffers("read_write u32"), body, dtypes=["u4"], inputs=0, out_shape=(4,)
+        declare_buffers("read_write u32"), body, buffers="out u4", out_shape=(4,)
     )
     for result in (each_webgpu.run(fixed), *each_webgpu.run_batch(fixed, [(), ()])):
         np.testing.assert_array_equal(result, np.arange(4) ** 2 + 4)
@@ -268,7 +262,7 @@ def test_array_length_is_the_number_of_elements(each_webgpu: gx.WgpuExecutor) ->
     kernel = make_whole_kernel(
         declare_buffers("read u32", "read vec2<u32>", "read_write u32"),
         LENGTHS,
-        dtypes=["u4", ("u4", (2,)), "u4"],
+        buffers=["in u4", ("in", ("u4", (2,))), "out u4"],
         out_shape=(2,),
     )
     jobs = [(some_words(n), some_words(2 * m).reshape(m, 2)) for n in COUNTS for m in (1, n)]
@@ -285,7 +279,7 @@ def test_array_length_of_an_element_wise_kernel_is_that_of_the_task(
     kernel = make_element_kernel(
         declare_buffers("read u32", "read_write u32"),
         "b1[i] = b0[i] + 1000000u * arrayLength(&b0) - arrayLength(&b1);",
-        dtypes=["u4", "u4"],
+        buffers="in u4, out u4",
     )
     jobs = [(np.arange(count, dtype=np.uint32),) for count in COUNTS]
 
@@ -306,7 +300,7 @@ def test_bytes_behind_an_array_are_zero_up_to_a_whole_word(each_webgpu: gx.WgpuE
     kernel = make_whole_kernel(
         declare_buffers("read u32", "read_write u32"),
         "if (i < arrayLength(&b0)) { b1[i] = b0[i]; }",
-        dtypes=["u1", "u4"],
+        buffers="in u1, out u4",
         out_shape=lambda shape: (-(-shape[0] // 4),),
     )
     for count in (200, 5, 6, 7, 8, 90_001):
@@ -320,7 +314,7 @@ def test_an_array_smaller_than_the_text_needs_is_refused(each_webgpu: gx.WgpuExe
     kernel = make_whole_kernel(
         declare_buffers("read u32", "read_write u32").replace("array<u32>", "array<u32, 64>", 1),
         "if (i < 64u) { b1[i] = b0[i]; }",
-        dtypes=["u4", "u4"],
+        buffers="in u4, out u4",
         name="fixed",
     )
     x = some_words(64)
@@ -337,7 +331,7 @@ def test_scalars_and_lists_are_converted(each_webgpu: gx.WgpuExecutor) -> None:
     kernel = make_whole_kernel(
         declare_buffers("read f32", "read f32", "read_write f32"),
         "if (i < param(0u)) { b2[i] = b0[i] * b1[0]; }",
-        dtypes=["f4"] * 3,
+        buffers="in f4, in f4, out f4",
     )
     np.testing.assert_array_equal(each_webgpu.run(kernel, [1, 2, 3.5], 2), [2, 4, 7])
     (result,) = each_webgpu.run_batch(kernel, [([1, 2], 0.5)])
@@ -348,7 +342,7 @@ def test_scalars_and_lists_are_converted(each_webgpu: gx.WgpuExecutor) -> None:
 
 def test_no_array_of_another_dtype_is_converted_by_value(each_webgpu: gx.WgpuExecutor) -> None:
     kernel = make_element_kernel(
-        declare_buffers("read u32", "read_write u32"), "b1[i] = b0[i];", dtypes=["u4", "u4"]
+        declare_buffers("read u32", "read_write u32"), "b1[i] = b0[i];", buffers="in u4, out u4"
     )
     x = some_words(100)
     for wrong in (x.astype(np.int32), x.astype(np.float32), x.astype(np.uint64)):
@@ -369,7 +363,7 @@ struct Particle { mass: f32, id: u32, position: vec2<f32> }
     kernel = make_element_kernel(
         text,
         "b1[i] = Particle(2.0 * b0[i].mass, b0[i].id + 1u, b0[i].position.yx);",
-        dtypes=[particle, particle],
+        buffers=[("in", particle), ("out", particle)],
     )
     x = np.zeros(300, particle)
     x["mass"], x["id"] = np.arange(300), some_words(300)
@@ -398,7 +392,7 @@ def test_types_beyond_the_standard_run_where_the_device_has_them(
     kernel = make_element_kernel(
         f"// doubles\n{directive}\n" + declare_buffers(f"read {type_}", f"read_write {type_}"),
         "b1[i] = b0[i] + b0[i];",
-        dtypes=[dtype, dtype],
+        buffers=[("in", dtype), ("out", dtype)],
     )
     gpu, x = open_webgpu(), np.arange(-5, 6).astype(dtype)
     if feature in gpu.device.features:
@@ -411,19 +405,23 @@ def test_types_beyond_the_standard_run_where_the_device_has_them(
 def test_a_declaration_that_the_text_contradicts_is_refused(open_webgpu: OpenWebGpu) -> None:
     gpu, x = open_webgpu(), np.ones(5)
     buffers, body = declare_buffers("read f32", "read_write f32"), "b1[i] = b0[i];"
-    wide = make_element_kernel(buffers, body, dtypes=["f8", "f4"])
+    wide = make_element_kernel(buffers, body, buffers="in f8, out f4")
     with pytest.raises(KernelError, match=r"argument 0 has dtype float64, but .* float32"):
         gpu.run(wide, x)
     written = make_element_kernel(
-        declare_buffers("read_write f32", "read_write f32"), body, dtypes=["f4", "f4"]
+        declare_buffers("read_write f32", "read_write f32"), body, buffers="in f4, out f4"
     )
     with pytest.raises(KernelError, match=r"argument 0 is declared 'in', .* var<storage, read>"):
         gpu.run(written, x.astype("f4"))
-    never = make_element_kernel(declare_buffers("read f32", "read f32"), "", dtypes=["f4", "f4"])
+    never = make_element_kernel(
+        declare_buffers("read f32", "read f32"), "", buffers="in f4, out f4"
+    )
     with pytest.raises(KernelError, match=r"argument 1 is declared 'out', .* read_write>"):
         gpu.run(never, x.astype("f4"))
     complex_ = make_element_kernel(
-        declare_buffers("read vec2<f32>", "read_write vec2f"), body, dtypes=["c8", ("f4", (2,))]
+        declare_buffers("read vec2<f32>", "read_write vec2f"),
+        body,
+        buffers=["in c8", ("out", ("f4", (2,)))],
     )
     result = gpu.run(complex_, np.array([1 + 2j, 3 - 4j], "c8"))
     np.testing.assert_array_equal(result, [[1, 2], [3, -4]])

@@ -27,7 +27,7 @@ fn main(@builtin(global_invocation_id) at: vec3<u32>) {{ {body} }}
 
 
 def make_kernel(text: str, **options: object) -> Kernel:
-    return Kernel.from_wgsl(text, inputs=1, outputs=1, dtypes=["u4", "u4"], **options)  # type: ignore[arg-type]
+    return Kernel.from_wgsl(text, buffers="in u4, out u4", **options)  # type: ignore[arg-type]
 
 
 def test_a_grid_of_two_dimensions_transposes(each_webgpu: gx.WgpuExecutor) -> None:
@@ -40,7 +40,7 @@ def test_a_grid_of_two_dimensions_transposes(each_webgpu: gx.WgpuExecutor) -> No
         ),
         grid=lambda m: (-(-m[1] // 8), -(-m[0] // 8)),
         out_shape=lambda m: m[::-1],
-        push_of=lambda m: m,
+        push=lambda m: m,
     )
     for shape in [(1, 1), (8, 8), (30, 50), (129, 7)]:
         m = np.arange(shape[0] * shape[1], dtype=np.uint32).reshape(shape)
@@ -103,7 +103,7 @@ def test_a_whole_kernel_covers_its_largest_argument(each_webgpu: gx.WgpuExecutor
         declare_buffers("read u32", "read u32", "read_write u32"),
         "let n = arrayLength(&b1);"
         "if (i < arrayLength(&b2)) { b2[i] = b0[i / n] * b1[i % n] + param(0u); }",
-        dtypes=["u4"] * 3,
+        buffers="in u4, in u4, out u4",
         out_shape=lambda a, b: (a[0], b[0]),
     )
     for m, n in [(1, 1), (100, 100), (3, 9000), (700, 2)]:
@@ -170,10 +170,10 @@ fn main(@builtin(global_invocation_id) at: vec3<u32>) {{
     if (at.x < param(0u)) {{ b2[at.x] = b0[at.x] + b1[at.x]; }}
 }}
 """
+    tuning = gx.Tuning(per_invocation=ADD_U32.per_invocation)
     return Kernel.from_spirv(
-        ADD_U32.spirv, count=True, inputs=2, outputs=1, wgsl=WgslCode(text),
-        per_invocation=ADD_U32.per_invocation,
-    )  # fmt: skip
+        ADD_U32.spirv, count=True, buffers="in, in, out", tuning=tuning, wgsl=WgslCode(text)
+    )
 
 
 @pytest.mark.parametrize("sizes", ["32", "1u", "SIZE"])

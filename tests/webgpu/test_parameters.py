@@ -27,7 +27,7 @@ from tests.support.webgpu import (
 AFFINE = make_element_kernel(
     declare_buffers("read f32", "read_write f32"),
     "b1[i] = bitcast<f32>(param(1u)) * b0[i] + f32(bitcast<i32>(param(2u)));",
-    dtypes=["f4", "f4"],
+    buffers="in f4, out f4",
     params=["factor", "offset"],
 )
 X = np.arange(1000, dtype=np.float32)
@@ -58,7 +58,7 @@ def test_a_word_has_the_type_that_the_text_reads(
 NAMED = make_element_kernel(
     declare_buffers("read f32", "read_write f32"),
     "let n = param(1u); let f = param(2u); b1[i] = b0[i] + f32(n) + bitcast<f32>(f);",
-    dtypes=["f4", "f4"],
+    buffers="in f4, out f4",
     params=["n", "f"],
     name="named",
 )
@@ -151,12 +151,11 @@ def test_a_float_is_multiplied_however_the_text_reads_it(
         return make_element_kernel(
             "\n".join([declare_buffers("read f32", "read_write f32"), ODD_NAMES, *functions]),
             body + "\n",
-            dtypes=["f4", "f4"],
-            params=["factor"],
-            **options,
+            buffers="in f4, out f4",
+            **{"params": ["factor"], **options},
         )
 
-    kernels = [make(param_types={"factor": "f32"})]
+    kernels = [make(params={"factor": "f32"})]
     if ODD_READINGS[body] == "shown":
         kernels.append(make())
     else:
@@ -176,15 +175,14 @@ def test_a_word_that_is_stored_has_the_type_of_the_output(
         return make_element_kernel(
             declare_buffers("read f32", "read_write u32"),
             "b1[i] = param(1u);",
-            dtypes=["f4", dtype],
-            params=["value"],
-            **options,
+            buffers=["in f4", ("out", dtype)],
+            **{"params": ["value"], **options},
         )
 
     if dtype == "f4":  # the array keeps the bits, and the caller reads floats
         with pytest.raises(KernelError, match=r"'value' is param.* cannot be followed \(line"):
             make()
-    kernel = make() if dtype == "u4" else make(param_types={"value": "f32"})
+    kernel = make() if dtype == "u4" else make(params={"value": "f32"})
     np.testing.assert_array_equal(webgpu.run(kernel, X, params=(2,)), np.full(len(X), 2, dtype))
 
 
@@ -194,9 +192,8 @@ def test_declared_integers_take_the_values_of_their_type(webgpu: gx.WgpuExecutor
         kernel = make_element_kernel(
             declare_buffers("read u32", "read_write u32"),
             "b1[i] = b0[i] + (param(1u) & 0xffffffffu);",
-            dtypes=["u4", "u4"],
-            params=["step"],
-            param_types={"step": type_},
+            buffers="in u4, out u4",
+            params={"step": type_},
         )
         for value in (least, most, np.int64(most), np.array(least)):
             result = webgpu.run(kernel, x, params=(value,))
@@ -206,10 +203,10 @@ def test_declared_integers_take_the_values_of_their_type(webgpu: gx.WgpuExecutor
                 webgpu.run(kernel, x, params=(wrong,))
 
 
-@pytest.mark.parametrize("params", [["a", "a"], "ab", ["a", ""], [1], {"a": 1.0}, 5])
+@pytest.mark.parametrize("params", [["a", "a"], "ab", ["a", ""], [1], {1: "f32"}, 5])
 def test_names_of_parameters_differ_and_are_a_list(params: Any) -> None:
     with pytest.raises(KernelError, match=r"'k': params (is|has the name 'a' twice)"):
-        Kernel.from_wgsl("", inputs=1, outputs=1, dtypes=["u4"] * 2, name="k", params=params)
+        Kernel.from_wgsl("", buffers="in u4, out u4", name="k", params=params)
 
 
 def test_each_job_of_a_batch_may_have_its_own_parameters(each_webgpu: gx.WgpuExecutor) -> None:
@@ -238,15 +235,13 @@ def test_new_values_make_nothing_new(each_webgpu: gx.WgpuExecutor) -> None:
     assert count_made(each_webgpu.stats()) == before
 
 
-def test_parameters_follow_the_data_and_the_words_of_push_of(each_webgpu: gx.WgpuExecutor) -> None:
+def test_parameters_follow_the_words_of_push(each_webgpu: gx.WgpuExecutor) -> None:
     kernel = make_whole_kernel(
         declare_buffers("read u32", "read_write u32"),
         "if (i < arrayLength(&b1)) { b1[i] = param(i); }",
-        dtypes=["u4", "u4"],
-        data=struct.pack("<2I", 11, 12),
-        push_of=lambda shape: [shape[0], 13],
-        params=["first", "second"],
-        param_types={"first": "u32", "second": "u32"},
+        buffers="in u4, out u4",
+        push=(struct.pack("<2I", 11, 12), lambda shape: [shape[0], 13]),
+        params={"first": "u32", "second": "u32"},
         out_shape=(9,),
     )
     for count in (40, 41):
@@ -310,10 +305,9 @@ def test_more_parameters_than_fit_are_refused(each_webgpu: gx.WgpuExecutor) -> N
     kernel = make_whole_kernel(
         declare_buffers("read u32", "read_write u32"),
         "b1[i] = param(i);",
-        dtypes=["u4", "u4"],
-        push_of=lambda shape: [0] * 20,
-        params=[f"p{n}" for n in range(20)],
-        param_types={f"p{n}": "u32" for n in range(20)},
+        buffers="in u4, out u4",
+        push=lambda shape: [0] * 20,
+        params={f"p{n}": "u32" for n in range(20)},
         name="wide",
     )
     with pytest.raises(KernelError, match=r"'wide' has 164 bytes of parameters; .* have 128"):

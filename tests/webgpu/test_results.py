@@ -143,7 +143,7 @@ def test_reused_memory_gets_the_shape_and_dtype_of_the_new_result(warm: gx.WgpuE
 
 def test_the_outputs_of_one_call_are_reused_separately(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
-    kernel = gx.Kernel.from_wgsl(SUM_AND_DIFFERENCE, inputs=2, outputs=2, dtypes=["u4"] * 4)
+    kernel = gx.Kernel.from_wgsl(SUM_AND_DIFFERENCE, buffers="in u4, in u4, out u4, out u4")
     total, difference = gpu.run(kernel, filled(5), filled(3))
     check_disjoint([total, difference])
     free = address(difference)

@@ -89,7 +89,7 @@ def compute_elements(
     """
     kernel = signature.kernel
     assert kernel.reference_at is not None
-    what = f"kernel {kernel.name!r}: its reference_at"
+    what = f"kernel {kernel.name!r}: at of its reference"
     wanted = indices[0] if len(indices) == 1 else tuple(indices)
     passed = [_make_read_only(each) for each in inputs]
     keywords = {**params, **_find_shape(signature, kernel.reference_at)}

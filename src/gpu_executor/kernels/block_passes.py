@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.kernel import Constant, Kernel
+from gpu_executor.kernel_arguments import declare_buffers
 from gpu_executor.kernels.modules import SpecId, load_spirv
 from gpu_executor.kernels.passes import get_first_shape, refuse_shapes
 from gpu_executor.primes import Prime
@@ -89,13 +90,11 @@ def _make_kernel(
     return Kernel.from_spirv(
         load_spirv(module),
         count=True,
-        inputs=len(dtypes) - 1,
-        outputs=1,
+        buffers=declare_buffers(len(dtypes) - 1, dtypes),
         split="whole",
-        dtypes=dtypes,
         out_shape=get_first_shape,
         init=None,
         constants={**parameters, **dict(modulus)},
-        push_of=refuse_shapes,
+        push=refuse_shapes,
         name=f"{prime.name}_{module}",
     )

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.errors import ElementRangeError, KernelError
-from gpu_executor.kernel import Kernel
+from gpu_executor.kernel import Kernel, Tuning
+from gpu_executor.kernel_arguments import declare_buffers
 from gpu_executor.kernels import wgsl_texts
 from gpu_executor.kernels.families import (
     family_constants,
@@ -107,6 +108,9 @@ def _load(name: str) -> Kernel:
 
 # --- vectors ---
 
+ELEMENTWISE = Tuning(per_invocation=SpecId.PER_INVOCATION, in_place=True)
+"""An invocation reads its elements before it writes them, as many as the plan says."""
+
 
 @functools.cache
 def vector_kernel(type_: str) -> Kernel:
@@ -115,13 +119,10 @@ def vector_kernel(type_: str) -> Kernel:
     return Kernel.from_spirv(
         load_spirv(f"vector_add_{type_}"),
         count=True,
-        inputs=2,
-        outputs=1,
+        buffers=declare_buffers(2, [dtype] * 3),
         split="elements",
         init=None,
-        in_place=True,
-        dtypes=[dtype] * 3,
-        per_invocation=SpecId.PER_INVOCATION,
+        tuning=ELEMENTWISE,
         name=f"vector_add_{type_}",
         reference=np.add,
         wgsl=wgsl_texts.render_vector_add(dtype),
@@ -142,14 +143,11 @@ def copy_kernel() -> Kernel:
     return Kernel.from_spirv(
         load_spirv("copy"),
         count=True,
-        inputs=1,
-        outputs=1,
+        buffers=declare_buffers(1, [unit, unit]),
         split="elements",
         init=None,
-        in_place=True,
-        dtypes=[unit, unit],
         constants={SpecId.GRID_STRIDE: True},
-        per_invocation=SpecId.PER_INVOCATION,
+        tuning=ELEMENTWISE,
         name="copy",
         reference=np.copy,
     )
@@ -163,13 +161,11 @@ def find_zero_kernel() -> Kernel:
     return Kernel.from_spirv(
         load_spirv("find_zero"),
         count=True,
-        access=["in"],
+        buffers="in u4, status",
         split="elements",
         init=None,
-        dtypes=[np.uint32],
         constants={SpecId.GRID_STRIDE: True},
-        per_invocation=SpecId.PER_INVOCATION,
-        status=True,
+        tuning=Tuning(per_invocation=SpecId.PER_INVOCATION),
         name="find_zero",
     )
 
@@ -187,10 +183,8 @@ def strided_copy_kernel(unit: int) -> Kernel:
     return Kernel.from_spirv(
         load_spirv(f"strided_copy_u{8 * unit}"),
         count=True,
-        inputs=1,
-        outputs=1,
+        buffers=declare_buffers(1, [dtype, dtype]),
         split="whole",
-        dtypes=[dtype, dtype],
         init=None,
         name=f"strided_copy_u{8 * unit}",
     )
@@ -208,13 +202,11 @@ def fma_chain_kernel(length: int) -> Kernel:
     return Kernel.from_spirv(
         load_spirv("fma_chain_f32"),
         count=True,
-        inputs=1,
-        outputs=1,
+        buffers="in f4, out f4",
         split="elements",
         init=None,
-        in_place=True,
-        dtypes=[np.float32] * 2,
         constants={SpecId.CHAIN_LENGTH: length},
+        tuning=Tuning(in_place=True),
         name=f"fma_chain_f32_{length}",
     )
 
@@ -242,16 +234,12 @@ def field_kernel(prime: Prime, operation: str) -> Kernel:
     return Kernel.from_spirv(
         load_spirv(module_name("wide", operation.removeprefix("mont_"), checked=True)),
         count=True,
-        inputs=2,
-        outputs=1,
+        buffers=declare_buffers(2, [prime.element_dtype] * 3, status=True),
         split="elements",
         init=None,
-        in_place=True,
-        dtypes=[prime.element_dtype] * 3,
         constants=constants | {SpecId.GRID_STRIDE: False, SpecId.BROADCAST: False},
         push=encode_modulus(modulus) + encode_words([0]),  # the period of b: b does not repeat
-        status=True,
-        per_invocation=SpecId.PER_INVOCATION,
+        tuning=ELEMENTWISE,
         work_group=WORK_GROUPS[operation],
         name=f"{prime.name}_{operation}",
         reference=functools.partial(_compute_checked, prime, operation),
@@ -285,15 +273,12 @@ def mont_mul_chain_kernel(prime: Prime, length: int, *, f64_limbs: bool = False)
     return Kernel.from_spirv(
         code,
         count=True,
-        inputs=2,
-        outputs=1,
+        buffers=declare_buffers(2, [prime.element_dtype] * 3, status=True),
         split="elements",
         init=None,
-        in_place=True,
-        dtypes=[prime.element_dtype] * 3,
         constants=constants | {SpecId.CHAIN_LENGTH: length, SpecId.PER_INVOCATION: 1},
         push=family_push(prime, kind, interface),
-        status=True,
+        tuning=Tuning(in_place=True),
         name=f"{prime.name}_mont_mul_chain_{length}",
     )
 

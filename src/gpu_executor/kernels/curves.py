@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import KernelError
-from gpu_executor.kernel import Constant, Kernel
+from gpu_executor.kernel import Constant, Kernel, Tuning
+from gpu_executor.kernel_arguments import declare_buffers
 from gpu_executor.kernels.families import family
 from gpu_executor.kernels.modules import (
     F64_LIMB_BITS,
@@ -23,7 +24,7 @@ from gpu_executor.kernels.modules import (
     f64_limb_constants,
     load_spirv,
 )
-from gpu_executor.kernels.passes import get_first_shape, refuse_shapes
+from gpu_executor.kernels.passes import get_first_shape, refuse_shapes, tune_per_invocation
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.glv import find_cube_root_of_unity
 from gpu_executor.primes.prime import LIMB_BITS, LimbLayout
@@ -240,15 +241,13 @@ def curve_kernel(
     return Kernel.from_spirv(
         code,
         count=True,
-        inputs=inputs,
-        outputs=outputs,
+        buffers=declare_buffers(inputs, [np.uint32] * (inputs + outputs)),
         split="whole",
-        dtypes=[np.uint32] * (inputs + outputs),
         out_shape=[get_first_shape] * outputs if outputs > 1 else get_first_shape,
         init=None,
         constants={spec_id: value for spec_id, value in constants.items() if spec_id in present},
-        push_of=refuse_shapes,
-        per_invocation=SpecId.PER_INVOCATION if SpecId.PER_INVOCATION in present else None,
+        push=refuse_shapes,
+        tuning=tune_per_invocation(present),
         name=f"curve_{operation}_{prime.name}",
     )
 
@@ -307,14 +306,12 @@ def _make_scalar_kernel(
     return Kernel.from_spirv(
         load_spirv(name),
         count=True,
-        inputs=inputs,
-        outputs=outputs,
+        buffers=declare_buffers(inputs, [np.uint32] * (inputs + outputs)),
         split="whole",
-        dtypes=[np.uint32] * (inputs + outputs),
         out_shape=[get_first_shape] * outputs if outputs > 1 else get_first_shape,
         init=None,
         constants=dict(constants or {}),
-        push_of=refuse_shapes,
-        per_invocation=SpecId.PER_INVOCATION,
+        push=refuse_shapes,
+        tuning=Tuning(per_invocation=SpecId.PER_INVOCATION),
         name=name,
     )

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from gpu_executor.errors import ArgumentShapeError, KernelError
-from gpu_executor.kernel import Kernel, Shape
+from gpu_executor.kernel import Kernel, Shape, Tuning
+from gpu_executor.kernel_arguments import declare_buffers
 from gpu_executor.kernels.element_references import REFERENCES
 from gpu_executor.kernels.families import (
     PACKED_ELEMENTS,
@@ -133,17 +134,16 @@ def _make_kernel(
     return Kernel.from_spirv(
         code,
         count=True,
-        inputs=len(inputs),
-        outputs=1,
+        buffers=declare_buffers(len(inputs), [types[each] for each in inputs + output]),
         split="elements" if push_of is None else "whole",
-        dtypes=[types[each] for each in inputs + output],
         init=None,
-        in_place=push_of is None,
         constants=constants,
-        push=push,
-        push_of=push_of,
-        per_invocation=SpecId.PER_INVOCATION,
-        packed=PACKED_ELEMENTS[kind] if packed else 1,
+        push=push if push_of is None else (push, push_of),
+        tuning=Tuning(
+            per_invocation=SpecId.PER_INVOCATION,
+            packed=PACKED_ELEMENTS[kind] if packed else 1,
+            in_place=push_of is None,
+        ),
         work_group=PRODUCT_WORK_GROUP if operation in PRODUCTS else WORK_GROUP,
         name=f"{prime.name}_elements_{operation}",
         reference=functools.partial(REFERENCES[operation], prime),

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import functools
 
-import numpy as np
-
-from gpu_executor.kernel import Kernel
+from gpu_executor.kernel import Kernel, Tuning
 from gpu_executor.kernels.modules import SpecId, load_spirv
 from gpu_executor.kernels.passes import get_first_shape, refuse_shapes
 
@@ -39,14 +37,12 @@ def _make_kernel(name: str) -> Kernel:
     return Kernel.from_spirv(
         load_spirv(name),
         count=True,
-        inputs=2,
-        outputs=1,
+        buffers="in u4, in u4, out u4",
         split="whole",
-        dtypes=[np.uint32] * 3,
         out_shape=get_first_shape,
         init=None,
         constants={SpecId.GRID_STRIDE: True},
-        push_of=refuse_shapes,
-        per_invocation=SpecId.PER_INVOCATION,
+        push=refuse_shapes,
+        tuning=Tuning(per_invocation=SpecId.PER_INVOCATION),
         name=name,
     )

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.errors import ArgumentShapeError
-from gpu_executor.kernel import Grid, Kernel, Shape
+from gpu_executor.kernel import Grid, Kernel, Reference, Shape
 from gpu_executor.kernels import wgsl_texts
 from gpu_executor.kernels.modules import load_spirv
 from gpu_executor.kernels.wgsl_texts import MATRIX_DEPTH, MATRIX_INVOCATIONS, MATRIX_TILE
@@ -81,18 +81,14 @@ def matmul_kernel(type_: str) -> Kernel:
     return Kernel.from_spirv(
         load_spirv(f"matmul_{type_}"),
         count=True,
-        inputs=2,
-        outputs=1,
+        buffers=[("in", dtype), ("in", dtype), ("out", dtype), ("scratch", _count_scratch_words)],
         split="whole",
-        dtypes=[dtype] * 3,
         out_shape=_compute_shape,
         init=None,
-        push_of=_compute_push_words,
+        push=_compute_push_words,
         grid=_compute_grid,
-        scratch=_count_scratch_words,
         name=f"matmul_{type_}",
-        reference=np.matmul,
-        reference_at=_compute_elements,
+        reference=Reference(np.matmul, at=_compute_elements),
         wgsl=wgsl_texts.render_matrix_product(dtype),
     )
 

@@ -8,12 +8,13 @@ shapes of the arrays do not determine. The GLSL source of each declares them as 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from gpu_executor.errors import KernelError
-from gpu_executor.kernel import Constant, Kernel, Shape
+from gpu_executor.kernel import Constant, Kernel, Shape, Tuning
+from gpu_executor.kernel_arguments import declare_buffers
 from gpu_executor.kernels.families import (
     SCALAR_FAMILIES,
     family,
@@ -247,22 +248,27 @@ def _make_kernel(
     return Kernel.from_spirv(
         code,
         count=True,
-        inputs=inputs,
-        outputs=outputs,
+        buffers=declare_buffers(
+            inputs,
+            [
+                prime.element_dtype if each == "e" else np.uint32
+                for each in types or "e" * (inputs + outputs)
+            ],
+            status=status,
+        ),
         split="whole",
-        dtypes=[
-            prime.element_dtype if each == "e" else np.uint32
-            for each in types or "e" * (inputs + outputs)
-        ],
         out_shape=get_first_shape,
         init=None,
         constants={spec_id: value for spec_id, value in known.items() if spec_id in present},
-        push=family_push(prime, kind, interface) if push is None else push,
-        push_of=refuse_shapes,
-        per_invocation=SpecId.PER_INVOCATION if SpecId.PER_INVOCATION in present else None,
-        status=status,
+        push=(family_push(prime, kind, interface) if push is None else push, refuse_shapes),
+        tuning=tune_per_invocation(present),
         name=f"{prime.name}_{module}",
     )
+
+
+def tune_per_invocation(present: Collection[int]) -> Tuning:
+    """Return the tuning of code that has these specialization constants."""
+    return Tuning(SpecId.PER_INVOCATION if SpecId.PER_INVOCATION in present else None)
 
 
 def get_first_shape(first: Shape, *_others: Shape) -> Shape:

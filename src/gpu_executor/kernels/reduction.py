@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.kernel import Grid, Kernel, Shape
+from gpu_executor.kernel import Grid, Kernel, Reference, Shape
 from gpu_executor.kernels import wgsl_texts
 from gpu_executor.kernels.modules import SpecId, load_spirv
 from gpu_executor.kernels.wgsl_texts import REDUCTION_BLOCK, REDUCTION_INVOCATIONS
@@ -51,19 +51,20 @@ def reduction_kernel(operation: str, type_: str, *, by_block: bool = False) -> K
     return Kernel.from_spirv(
         load_spirv(name),
         count=True,
-        inputs=1,
-        outputs=1,
+        buffers=[
+            ("in", dtype),
+            ("out", dtype),
+            ("scratch", _count_no_scratch_words if by_block else _count_scratch_words),
+        ],
         split="whole",
-        dtypes=[dtype] * 2,
         out_shape=_count_blocks if by_block else _get_scalar_shape,
         init=None,
         grid=_compute_block_grid if by_block else _compute_grid,
-        scratch=_count_no_scratch_words if by_block else _count_scratch_words,
         constants={SpecId.BY_BLOCK: by_block},
         name=name + BY_BLOCK_SUFFIX * by_block,
-        reference=functools.partial(_reduce_blocks if by_block else _reduce, operation, dtype),
-        reference_at=functools.partial(
-            _reduce_some_blocks if by_block else _reduce_at, operation, dtype
+        reference=Reference(
+            functools.partial(_reduce_blocks if by_block else _reduce, operation, dtype),
+            at=functools.partial(_reduce_some_blocks if by_block else _reduce_at, operation, dtype),
         ),
         wgsl=wgsl_texts.render_reduction(operation, dtype, by_block=by_block),
     )

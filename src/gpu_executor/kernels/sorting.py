@@ -16,6 +16,7 @@ import numpy as np
 
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.kernel import Constant, Kernel
+from gpu_executor.kernel_arguments import declare_buffers
 from gpu_executor.kernels.modules import SpecId, load_spirv
 from gpu_executor.kernels.passes import get_first_shape, refuse_shapes
 
@@ -138,14 +139,11 @@ def _make_kernel(
     return Kernel.from_spirv(
         load_spirv(name),
         count=True,
-        inputs=inputs,
-        outputs=outputs,
+        buffers=declare_buffers(inputs, [np.uint32] * (inputs + outputs), status=status),
         split="whole",
-        dtypes=[np.uint32] * (inputs + outputs),
         out_shape=get_first_shape,
         init=None,
         constants=constants,
-        push_of=refuse_shapes,
-        status=status,
+        push=refuse_shapes,
         name=name,
     )

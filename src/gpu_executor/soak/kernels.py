@@ -8,7 +8,7 @@ import functools
 import numpy as np
 
 from gpu_executor.call import Array
-from gpu_executor.kernel import Kernel
+from gpu_executor.kernel import Kernel, Reference, Tuning
 from gpu_executor.kernels.modules import SpecId, load_spirv
 from gpu_executor.wgsl import WgslCode
 
@@ -44,7 +44,7 @@ def scale_kernel() -> Kernel:
         count=True,
         split="elements",
         init=None,
-        per_invocation=SpecId.PER_INVOCATION,
+        tuning=Tuning(per_invocation=SpecId.PER_INVOCATION),
         name="scale_u32",
         reference=_scale,
         wgsl=_render(
@@ -62,7 +62,7 @@ def step_kernel() -> Kernel:
         count=True,
         split="elements",
         init=None,
-        per_invocation=SpecId.PER_INVOCATION,
+        tuning=Tuning(per_invocation=SpecId.PER_INVOCATION),
         name="lcg_step_u32",
         reference=_step,
         wgsl=_render(
@@ -78,12 +78,11 @@ def histogram_kernel() -> Kernel:
     return Kernel.from_spirv(
         load_spirv("histogram_u32"),
         count=True,
-        access=("in", "out"),
+        buffers="in, out",
         out_shape=(BINS,),
         name="histogram_u32",
         work_group=64,
-        reference=_count,
-        reference_at=_count_at,
+        reference=Reference(_count, at=_count_at),
         wgsl=_render(
             [
                 "var<storage, read> a: array<u32>",

@@ -47,14 +47,14 @@ def make_kernel(kernel: Description, code: bytes, **options: Any) -> gx.Kernel:
     """The kernel with what the description declares, and its model as the reference."""
     declared: dict[str, Any] = {"split": kernel.split, "name": kernel.name, **options}
     roles = [buffer.role for buffer in kernel.buffers]
-    if kernel.declare == "access":
-        declared["access"] = roles
-    elif kernel.declare == "counts":
-        declared |= {"inputs": roles.count("in"), "outputs": roles.count("out")}
+    if kernel.declare == "list":
+        declared["buffers"] = roles
+    elif kernel.declare == "text":
+        declared["buffers"] = ", ".join(roles)
     if kernel.count != "unsaid":
         declared["count"] = kernel.count
     if kernel.in_place:
-        declared["in_place"] = True
+        declared["tuning"] = gx.Tuning(in_place=True)
     if kernel.init != "default":
         declared["init"] = kernel.init
     if kernel.out_shape not in ("", "call"):

@@ -273,10 +273,8 @@ def _is_filled(kernel: Description) -> bool:
 
 def _draw_declaration(drawer: Drawer, kernel: Description) -> str:
     if any(each.access_in_code != each.role for each in kernel.buffers):
-        return "access"
-    roles = [each.role for each in kernel.buffers]
-    in_order = "inout" not in roles and roles == sorted(roles)
-    chosen: str = drawer.pick("code", "code", "access", "counts" if in_order else "code")
+        return "list"
+    chosen: str = drawer.pick("code", "code", "list", "text")
     return chosen
 
 

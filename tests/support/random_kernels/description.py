@@ -296,7 +296,7 @@ class Description:
     in_place: bool = False
     """Whether `in_place=True` is declared."""
     declare: str = "code"
-    """How access is declared: "code" (not at all), "access" or "counts"."""
+    """How access is declared: "code" (not at all), "list" or "text"."""
     out_shape: str = ""
     """ "": not given; "leading", "flat", "reversed", "outer", "product", "each" or "call"."""
     init: Any = "default"

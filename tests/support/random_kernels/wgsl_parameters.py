@@ -1,7 +1,7 @@
 """Kernels of WGSL alone, whose parameters have every type and reach their use in odd ways.
 
 A type that the text shows is read from it: what becomes a float right away, or through names. Every
-other one must be declared with `param_types=`; without that the kernel is refused, never guessed.
+other one must be declared in `params=`; without that the kernel is refused, never guessed.
 """
 
 from __future__ import annotations
@@ -127,17 +127,14 @@ def write_text(kernel: TextKernel) -> str:
 
 def make_text_kernel(kernel: TextKernel) -> gx.Kernel:
     """The kernel with the types that it declares."""
-    types = {each.name: each.type for each in kernel.parameters if each.is_declared}
-    declared: dict[str, Any] = {"param_types": types} if types else {}
+    types = {each.name: each.type if each.is_declared else None for each in kernel.parameters}
+    outputs = [("out", DTYPES[each.type]) for each in kernel.parameters]
     return gx.Kernel.from_wgsl(
         write_text(kernel),
         name=kernel.name,
-        inputs=1,
-        outputs=len(kernel.parameters),
-        dtypes=["u4", *(DTYPES[each.type] for each in kernel.parameters)],
-        params=[each.name for each in kernel.parameters],
+        buffers=["in u4", *outputs],
+        params=types if any(types.values()) else list(types),
         split=kernel.split,
-        **declared,
     )
 
 
