@@ -126,7 +126,11 @@ class BackendProfile(Protocol):
         """Seconds by stage, summed over all pieces."""
 
     def save_trace(self, path: str | Path) -> None:
-        """Write the spans for Perfetto or chrome://tracing."""
+        """Write the spans for Perfetto or chrome://tracing.
+
+        Args:
+            path (str | Path): The file to write.
+        """
 
     def stop(self) -> None:
         """Record nothing more. Stopping twice does nothing."""
@@ -161,14 +165,31 @@ class Backend(ByIdentity, ABC):
         params: Any = None,
         out_shape: Any = None,
     ) -> Any:
-        """Run a kernel on its inputs and in-out arguments. Returns its output or in-out argument,
-        or a tuple of several; they are written to `out` if it is given. `params` are the values of
-        the kernel's parameters, and `out_shape` replaces the kernel's.
+        """Run a kernel on its inputs and in-out arguments.
 
-        `keep` says where the results go without `out`: True keeps them on the device, False gives
-        NumPy arrays, None keeps them on the device if any argument is a device array.
+        Args:
+            kernel (Kernel): The kernel to run.
+            *arrays (array): Its inputs and in-out arguments in binding order: NumPy arrays, or
+                device arrays.
+            out (array | tuple): The array to write to, or a tuple of one per result; may be an
+                input.
+            keep (bool | None): True keeps the results on the device, False gives NumPy arrays; None
+                keeps them on the device if any argument is a device array.
+            params (dict | tuple): Values of the kernel's parameters, by name or by position.
+            out_shape (tuple | list): Replaces the kernel's `out_shape`.
 
-        For arrays of a field, a field kernel of the catalogue returns an array of that field.
+        Returns:
+            The output or in-out argument, or a tuple of several in binding order. For arrays of a
+            field, a field kernel of the catalogue returns an array of that field.
+
+        Raises:
+            ArgumentTypeError: An argument has the wrong dtype, or a parameter has no or a wrong
+                value.
+            ArgumentShapeError: An argument has a shape that does not fit.
+            ElementRangeError: The kernel found an element that it cannot accept.
+            NotSupportedError: `keep` is True, and the backend has no device arrays.
+            OutOfMemoryError: The call does not fit into the device's memory.
+            DeviceLostError: The device was lost, and the call with it.
         """
 
     @abstractmethod
@@ -180,9 +201,20 @@ class Backend(ByIdentity, ABC):
         out: Iterable[Any] | None = None,
         params: Any = None,
     ) -> list[Any]:
-        """Run a kernel on jobs, each a tuple of arrays. Returns one result per job, in order.
-        `params` serves all jobs; a list has one entry for each job. An invalid job is refused, by
-        its index, before any job runs."""
+        """Run a kernel on many jobs. An invalid job is refused, by its index, before any job runs.
+
+        Args:
+            kernel (Kernel): The kernel to run.
+            jobs (iterable of tuples): The arrays of each job.
+            out (iterable): The array, or tuple of arrays, to write each job's result to.
+            params (dict | tuple | list): Values for all jobs; a list has one entry for each job.
+
+        Returns:
+            A list of one result per job, in order.
+
+        Raises:
+            GpuError: As `run`; an error of a job names the job.
+        """
 
     @abstractmethod
     def stream(
@@ -193,12 +225,33 @@ class Backend(ByIdentity, ABC):
         out: Iterable[Any] | None = None,
         params: Any = None,
     ) -> ResultStream:
-        """Run a kernel on jobs as an iterable yields them. Yields results in order and reads only a
-        bounded number of jobs ahead. `out` yields the array, or tuple of arrays, for each job's
-        result. `params` serves all jobs; a list has one entry for each job."""
+        """Run a kernel on jobs as an iterable yields them, and read only a bounded number of jobs
+        ahead.
+
+        Args:
+            kernel (Kernel): The kernel to run.
+            jobs (iterable of tuples): The arrays of each job; it may be infinite.
+            out (iterable): The array, or tuple of arrays, to write each job's result to. An array
+                may come again after its result was taken.
+            params (dict | tuple | list): Values for all jobs; a list has one entry for each job.
+
+        Returns:
+            An iterator over the results, in order. Its `close()` ends the stream.
+
+        Raises:
+            GpuError: As `run`, when the result of the job is taken.
+        """
 
     def run_field_add(self, a: Array, b: Array) -> Array:
-        """Add BLS12-381 base-field elements: (n, 6) `uint64`, little-endian, below the modulus."""
+        """Add BLS12-381 base-field elements: (n, 6) `uint64`, little-endian, below the modulus.
+
+        Args:
+            a (array): The first elements.
+            b (array): The second elements, of the same shape.
+
+        Raises:
+            ElementRangeError: An element is not below the modulus.
+        """
         result: Array = self.run(load("bls12_381_fq_add"), a, b)
         return result
 
@@ -207,11 +260,24 @@ class Backend(ByIdentity, ABC):
     @abstractmethod
     def empty(self, shape: int | Shape, dtype: npt.DTypeLike = np.uint64) -> Array:
         """Make a NumPy array that the device can use in place where the backend has such memory.
-        Its contents are undefined. Its dtype is `uint64` unless `dtype` says otherwise."""
+        Its contents are undefined.
+
+        Args:
+            shape (int | tuple): The lengths of its axes.
+            dtype (dtype): The type of its elements.
+
+        Raises:
+            NotSupportedError: The backend has no such memory.
+        """
 
     @abstractmethod
     def zeros(self, shape: int | Shape, dtype: npt.DTypeLike = np.uint64) -> Array:
-        """Make an array of zeros, `uint64` by default, in memory as `empty` has it."""
+        """Make a NumPy array of zeros in memory as `empty` has it.
+
+        Args:
+            shape (int | tuple): The lengths of its axes.
+            dtype (dtype): The type of its elements.
+        """
 
     @overload
     def asarray(self, array: Typed) -> Typed: ...
@@ -221,18 +287,45 @@ class Backend(ByIdentity, ABC):
 
     @abstractmethod
     def asarray(self, array: Any) -> Any:
-        """Copy an array into memory as `empty` has it, unless it is there already. A `FieldArray`
-        on the host stays a `FieldArray`."""
+        """Copy an array into memory as `empty` has it, unless it is there already.
+
+        Args:
+            array (array): An array, or what NumPy makes one of.
+
+        Returns:
+            A NumPy array; a `FieldArray` for a `FieldArray` on the host.
+        """
 
     @abstractmethod
     def import_array(self, array: Array) -> ArrayImport:
-        """Let the device use an array's own memory until the import is closed. Returns the import,
-        a context manager; its `.array` is the array to pass to calls."""
+        """Let the device use an array's own memory until the import is closed.
+
+        Args:
+            array (array): A NumPy array.
+
+        Returns:
+            The import, a context manager; its `.array` is the array to pass to calls.
+
+        Raises:
+            NotSupportedError: The backend cannot import memory.
+            DeviceLacksError: The device cannot.
+        """
 
     @abstractmethod
     def to_device(self, array: Any) -> Any:
-        """Copy an array to device memory. Returns a `DeviceArray`, or a `FieldArray` on the device
-        for a `FieldArray`."""
+        """Copy an array to device memory.
+
+        Args:
+            array (array): A NumPy array, a `FieldArray` or a `PointArray`. An array of this device
+                is returned as it is; one of another device is copied.
+
+        Returns:
+            A `DeviceArray`; a `FieldArray` or a `PointArray` on the device for such an array.
+
+        Raises:
+            NotSupportedError: The backend has no device arrays.
+            OutOfMemoryError: The device has no memory for it.
+        """
 
     @property
     @abstractmethod
@@ -247,7 +340,11 @@ class Backend(ByIdentity, ABC):
     @abstractmethod
     def graph(self, *inputs: Any) -> Graph:
         """Record the operations on device arrays inside its `with`, to run them again with other
-        inputs."""
+        inputs.
+
+        Args:
+            *inputs (DeviceArray): The arrays that a call of the graph replaces.
+        """
 
     # --- inspection and lifetime ---
 
@@ -255,8 +352,17 @@ class Backend(ByIdentity, ABC):
     def explain(
         self, kernel: Kernel, *arrays: Any, params: Any = None, out_shape: Any = None
     ) -> object:
-        """How `run` would run these arrays: an object that prints as the explanation. One integer
-        alone is a number of elements. `params` and `out_shape` are those of `run`."""
+        """Say how `run` would run a call, without running it.
+
+        Args:
+            kernel (Kernel): The kernel.
+            *arrays (array): The arguments of `run`, or one integer alone, a number of elements.
+            params (dict | tuple): As in `run`.
+            out_shape (tuple | list): As in `run`.
+
+        Returns:
+            An object that prints as the explanation.
+        """
 
     @abstractmethod
     def stats(self) -> BackendStats:
@@ -264,8 +370,13 @@ class Backend(ByIdentity, ABC):
 
     @abstractmethod
     def profile(self, *, trace: str | Path | None = None) -> BackendProfile:
-        """Record the stages of all calls until the `with` ends: `stages()`, `save_trace(path)`.
-        `trace` is the file to which the trace is written when the `with` ends."""
+        """Record the stages of all calls until its `with` ends; then read `stages()` or write
+        `save_trace(path)`.
+
+        Args:
+            trace (str | Path): The file to which the trace is written when the `with` ends, also
+                after an error. A path that cannot be written is refused at once.
+        """
 
     @abstractmethod
     def trim(self) -> int:
@@ -311,13 +422,11 @@ class PlainArrays(Backend):
     """A backend that uses every NumPy array in the same way, so it makes ordinary arrays."""
 
     def empty(self, shape: int | Shape, dtype: npt.DTypeLike = np.uint64) -> Array:
-        """Make a NumPy array with undefined contents."""
         self._check_open()
         kind = parse_dtype(dtype)
         return np.empty(parse_shape(shape, kind.itemsize), kind)
 
     def zeros(self, shape: int | Shape, dtype: npt.DTypeLike = np.uint64) -> Array:
-        """Make a NumPy array of zeros."""
         self._check_open()
         kind = parse_dtype(dtype)
         return np.zeros(parse_shape(shape, kind.itemsize), kind)
@@ -330,7 +439,12 @@ class PlainArrays(Backend):
 
     def asarray(self, array: Any) -> Any:
         """The array as a contiguous NumPy array of native byte order; an array that is one is
-        returned unchanged. A `FieldArray` on the host stays a `FieldArray`."""
+        returned unchanged.
+
+        Args:
+            array (array): An array, or what NumPy makes one of. A `FieldArray` stays a
+                `FieldArray`.
+        """
         self._check_open()
         if is_typed_host_array(array):
             return wrap_words(array, self.asarray(array.data))
@@ -358,7 +472,17 @@ def require_array_device(backend: Backend) -> ArrayDevice:
 
 
 def open_backend(name: str, **options: Any) -> Backend:
-    """Open the backend of this name in `BACKENDS`; `options` are its constructor's arguments."""
+    """Open a backend by its name.
+
+    Args:
+        name (str): "vulkan", "vulkan-one-shot", "webgpu" or "cpu".
+        **options: The arguments of its constructor.
+
+    Raises:
+        SettingsError: There is no backend of this name.
+        NoDeviceError: The backend found no device.
+        MissingExtraError: The backend needs a package that is not installed.
+    """
     if name not in BACKENDS:
         raise SettingsError(f"there is no backend {name!r}; there are {', '.join(BACKENDS)}")
     module, _, attribute = BACKENDS[name].partition(":")

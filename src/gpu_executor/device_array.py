@@ -41,7 +41,7 @@ class DeviceArray:
 
     Indexing with integers, slices of any step, `...` and None gives a view of the same memory, as
     in NumPy, and so does reshaping where the strides allow it. The memory is freed when the last
-    view is gone.
+    view is gone. `to_device` and calls make device arrays.
     """
 
     __slots__ = ("__weakref__", "_strides", "dtype", "nbytes", "offset", "shape", "size", "storage")
@@ -54,7 +54,15 @@ class DeviceArray:
         offset: int = 0,
         strides: Strides | None = None,
     ) -> None:
-        """`strides` are in bytes; None stands for those of a C-contiguous array."""
+        """Make an array of a part of a storage.
+
+        Args:
+            shape (tuple): The lengths of its axes.
+            dtype (dtype): The type of its elements.
+            storage (Storage): The device memory.
+            offset (int): Of the first element, in bytes from the beginning of the storage.
+            strides (tuple | None): In bytes; None stands for those of a C-contiguous array.
+        """
         self.shape = shape
         self.dtype = dtype
         self.storage = storage
@@ -108,15 +116,21 @@ class DeviceArray:
         return made
 
     def copy_to(self, device: UploadingBackend) -> Any:
-        """A copy on another device: `device` is a backend or an executor."""
+        """A copy on another device.
+
+        Args:
+            device (Backend): The backend or executor of that device.
+        """
         return device.to_device(self)
 
     # --- views ---
 
     def reshape(self, *shape: int | Shape) -> DeviceArray:
-        """The elements in another shape, given as lengths or as one tuple; one length may be -1.
+        """The elements in another shape: a view where the strides allow it, else a copy on the
+        device.
 
-        A view where the strides allow it, else a copy on the device.
+        Args:
+            *shape (int | tuple): The lengths, or one tuple of them; one length may be -1.
         """
         wanted = cast("Shape", shape[0] if len(shape) == 1 and np.iterable(shape[0]) else shape)
         lengths = self._infer_lengths(tuple(map(operator.index, wanted)))
@@ -128,7 +142,11 @@ class DeviceArray:
         return DeviceArray(lengths, self.dtype, self.storage, self.offset, strides)
 
     def transpose(self, *axes: int | Shape) -> DeviceArray:
-        """A view with the axes in another order; reversed without `axes`."""
+        """A view with the axes in another order.
+
+        Args:
+            *axes (int | tuple): The order, or one tuple of it; None: reversed.
+        """
         return self._make_view(self.make_pattern().transpose(*axes))
 
     def __getitem__(self, item: Any) -> DeviceArray:
@@ -143,7 +161,14 @@ class DeviceArray:
         self.storage.device.assign(self[item], value)
 
     def broadcast_to(self, shape: Shape) -> DeviceArray:
-        """A view of that shape, whose axes repeat elements where NumPy's rules say so."""
+        """A view whose axes repeat elements where NumPy's rules say so.
+
+        Args:
+            shape (tuple): The shape of the view.
+
+        Raises:
+            ArgumentShapeError: NumPy's rules do not allow it.
+        """
         try:
             return self._make_view(np.broadcast_to(self.make_pattern(), shape))
         except ValueError:

@@ -65,6 +65,16 @@ def graph(first: Any, /, *inputs: Any) -> Any:
 
     Everything else that the operations use, such as NumPy arrays, keeps the value that it had when
     they were recorded.
+
+    Args:
+        first (DeviceArray | Callable): The first input, or the function to record.
+        *inputs (DeviceArray): The other inputs, all of one device.
+
+    Returns:
+        A `Graph`, or the function that records and runs the given one.
+
+    Raises:
+        ArgumentTypeError: An input is no device array, or a function comes with inputs.
     """
     if callable(first):
         if inputs:

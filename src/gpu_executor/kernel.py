@@ -307,7 +307,13 @@ class Kernel(ByIdentity):
         return (1 << (31 if is_signed else 32)) - 1
 
     def compose_push(self, count: int, shape_words: bytes, values: ParameterValues) -> bytes:
-        """Return all push constants of a dispatch on `count` elements."""
+        """Return all push constants of a dispatch.
+
+        Args:
+            count (int): The number of elements.
+            shape_words (bytes): What the function of `push` returned for the shapes of the call.
+            values (ParameterValues): The encoded parameters.
+        """
         if self.count is None:
             return self.push + shape_words + values.push
         number = values.given_count or struct.pack("<I", count)

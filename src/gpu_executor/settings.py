@@ -42,27 +42,44 @@ FOLDER = "gpu-executor"
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Settings of a backend or an executor. `Settings()` are the defaults; it ignores the
-    environment, which `Settings.from_environment()` reads."""
+    environment, which `Settings.from_environment()` reads.
+
+    Args:
+        device (str | None): An index, a prefix of the UUID or a part of the name of the device to
+            open.
+        device_local (bool | None): True: always the device-local path; False: always the
+            host-visible path; None: as the plan chooses.
+        stream_chunk_elems (int | None): Most elements of a chunk. None: 524,288 without
+            calibration, else as the plan chooses.
+        memory_limit (int | None): Most bytes that the memory pool may hold; None: no limit.
+        idle_memory (int): Most bytes that a backend keeps for later calls while nobody uses them;
+            twice the bytes of the largest call so far if that is more.
+        queued_bytes (int | None): Most bytes that the waiting jobs of an executor may read
+            together; None: no limit.
+        when_full (str): What `submit` does then: "block" waits, "raise" raises `QueueFullError`.
+        cache_dir (Path | None): The folder of the pipeline cache, of SPIR-V compiled from GLSL and
+            of the calibration; None stores nothing on disk.
+        calibrate (bool): Whether the device is calibrated automatically, if `cache_dir` is set to
+            store the result.
+        validation (bool): Whether the device is opened with the Khronos validation layer.
+        spirv_val (str): Whether users' SPIR-V is validated with `spirv-val` before a driver gets
+            it: "auto" (where it is installed), "off" or "require".
+
+    Raises:
+        SettingsError: A value is invalid.
+    """
 
     device: str | None = None
     device_local: bool | None = None
     stream_chunk_elems: int | None = None
-    """Most elements of a chunk. None: 524,288 without calibration, else as the plan chooses."""
     memory_limit: int | None = None
     idle_memory: int = IDLE_MEMORY
-    """Most bytes that a backend keeps for later calls while nobody uses them; twice the bytes of
-    the largest call so far if that is more."""
     queued_bytes: int | None = None
-    """Most bytes that the waiting jobs of an executor may read together; None: no limit."""
     when_full: WhenFull = "block"
     cache_dir: Path | None = None
-    """The folder of the pipeline cache, of SPIR-V compiled from GLSL and of the calibration; None
-    stores nothing on disk."""
     calibrate: bool = True
-    """Whether the device is calibrated automatically, if `cache_dir` is set to store the result."""
     validation: bool = False
     spirv_val: SpirvVal = "auto"
-    """Whether users' SPIR-V is validated with `spirv-val` before a driver gets it."""
 
     def __post_init__(self) -> None:
         # `from_environment` has checked its values already, under the names of the variables.
@@ -87,7 +104,14 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Settings:
-        """Read the environment variables; an invalid value raises `SettingsError`."""
+        """Read the environment variables.
+
+        Args:
+            environ (mapping): The variables by name.
+
+        Raises:
+            SettingsError: A variable has an invalid value.
+        """
         return cls(
             device=environ.get("GPU_DEVICE") or None,
             device_local=_read_switch(environ, "GPU_DEVICE_LOCAL"),
@@ -105,7 +129,13 @@ class Settings:
     def replace_limits(
         self, memory_limit: int | None, queued_bytes: int | None, when_full: WhenFull | None
     ) -> Settings:
-        """The same settings with the limits that are not None replaced."""
+        """The same settings with the limits that are not None replaced.
+
+        Args:
+            memory_limit (int | None): Replaces `memory_limit`.
+            queued_bytes (int | None): Replaces `queued_bytes`.
+            when_full (str | None): Replaces `when_full`.
+        """
         return replace(
             self,
             memory_limit=self.memory_limit if memory_limit is None else memory_limit,

@@ -115,11 +115,20 @@ def start_actors(
     cls: type[Any], backend: BackendName = "auto", devices: Literal["all"] | int = "all"
 ) -> list[Any]:
     """Start an actor of the caller's class beside each of the best devices in the cluster, for what
-    is no kernel; with a number as `devices`, that many on each node that has such a device.
+    is no kernel. The caller initializes Ray, and the actors end as those of Ray do: with the
+    last handle, or with Ray.
 
-    In each actor the class is called with one argument, a `GpuExecutor` that is open on the device.
-    Returns Ray's handles of the actors. The caller initializes Ray, and the actors end as those of
-    Ray do: with the last handle, or with Ray.
+    Args:
+        cls (type): In each actor it is called with one argument, a `GpuExecutor` that is open on
+            the device.
+        backend (str): As in `RayExecutor`.
+        devices (str | int): As in `RayExecutor`.
+
+    Returns:
+        A list of Ray's handles of the actors.
+
+    Raises:
+        NoDeviceError: No node has such a device.
     """
     if not isinstance(cls, type):
         raise ArgumentTypeError(f"start_actors takes a class, not {describe(cls)}")

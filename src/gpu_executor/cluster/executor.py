@@ -78,22 +78,32 @@ at a time, and it places, restarts and ends actors and resends calls itself."""
 
 
 class RayExecutor(ByIdentity, Executor):
-    """Runs kernels on NumPy arrays, on the devices of a Ray cluster.
+    """Runs kernels on NumPy arrays, on the devices of a Ray cluster. Thread-safe.
 
     Each of the best devices in the cluster gets an actor: a process that keeps a `GpuExecutor`
-    open. With a number as `devices`, each node that has such a device gets that many actors. Nodes
-    that join later get actors when all others are busy.
-
-    Each actor may have up to `in_flight` pending calls, which read and write up to
-    `in_flight_bytes`. Beyond that `submit` blocks or raises `QueueFullError`, as `when_full` says.
-    If an actor dies, its calls are sent to another one, until a call has been tried `tries` times.
-
-    `actor_options` are Ray's options for the actors, such as `{"num_gpus": 1}`. If this process has
-    not initialized Ray, the executor connects to the cluster at `address`, or starts Ray on this
-    machine.
+    open. Nodes that join later get actors when all others are busy. If an actor dies, its calls are
+    sent to another one.
 
     Arguments may also be Ray references to arrays in the object store. Results are read-only; large
-    ones are views of the object store. `out=` copies a result into the caller's array. Thread-safe.
+    ones are views of the object store. `out=` copies a result into the caller's array.
+
+    Args:
+        backend (str): "vulkan", "webgpu", "cpu", or "auto" for the best devices of any backend.
+        devices (str | int): "all" of the best devices, or the number of actors on each node that
+            has such a device.
+        settings (Settings | None): Of the actors; None: those of the actor's environment.
+        check (float): The fraction of each result that is recomputed on the CPU, such as 0.01.
+        tries (int): How often a call is sent before its error is raised.
+        in_flight (int): The most pending calls of an actor.
+        in_flight_bytes (int): The most bytes that the pending calls of an actor read and write.
+        when_full (str): Whether `submit` then waits ("block") or raises `QueueFullError` ("raise").
+        address (str | None): The cluster to connect to if this process has not initialized Ray;
+            None: Ray is started on this machine.
+        actor_options (dict): Ray's options for the actors, such as `{"num_gpus": 1}`.
+
+    Raises:
+        NoDeviceError: No node has such a device.
+        SettingsError: An option has an invalid value.
     """
 
     def __init__(
@@ -163,9 +173,23 @@ class RayExecutor(ByIdentity, Executor):
         params: Any = None,
         out_shape: Any = None,
     ) -> Any:
-        """Run a kernel on one of the devices and return its result. `params` are the kernel's
-        parameters, a dict by name or a tuple by position; `out_shape` replaces the kernel's. There
-        are no device arrays here: `keep=True` raises `NotSupportedError`."""
+        """Run a kernel on one of the devices.
+
+        Args:
+            kernel (Kernel): The kernel to run.
+            *arrays (array): Its inputs and in-out arguments in binding order: NumPy arrays, or Ray
+                references to them.
+            out (array | tuple): The array to write to, or a tuple of one per result.
+            keep (bool | None): True raises `NotSupportedError`: there are no device arrays here.
+            params (dict | tuple): Values of the kernel's parameters, by name or by position.
+            out_shape (tuple | list): Replaces the kernel's `out_shape`.
+
+        Returns:
+            The output or in-out argument, or a tuple of several in binding order.
+
+        Raises:
+            GpuError: As `GpuExecutor.run`.
+        """
         options = {"out": out, "keep": keep, "params": params, "out_shape": out_shape}
         return self.submit(kernel, *arrays, **options).result()
 
@@ -177,11 +201,20 @@ class RayExecutor(ByIdentity, Executor):
         out: Sequence[Any] | None = None,
         params: Any = None,
     ) -> list[Any]:
-        """Run a kernel on many jobs, each a tuple of arrays, and return the results in order.
-        `params` serves all jobs; a list has one entry for each job.
+        """Run a kernel on many jobs. Blocks while the executor is full, even with
+        `when_full="raise"`.
 
-        Raises the exception of the first job that fails. Blocks while the executor is full, even
-        with `when_full="raise"`.
+        Args:
+            kernel (Kernel): The kernel to run.
+            jobs (list of tuples): The arrays of each job.
+            out (list): The array, or tuple of arrays, to write each job's result to.
+            params (dict | tuple | list): Values for all jobs; a list has one entry for each job.
+
+        Returns:
+            A list of one result per job, in order.
+
+        Raises:
+            GpuError: The exception of the first job that fails.
         """
         calls = collect_calls(_check_kernel(kernel), jobs, out, params)
         futures: list[Future[Any]] = []
@@ -202,12 +235,18 @@ class RayExecutor(ByIdentity, Executor):
         out: Iterable[Any] | None = None,
         params: Any = None,
     ) -> GeneratorStream:
-        """Run a kernel on jobs as an iterable yields them. Yields results in order, and reads
-        sixteen jobs ahead for each device.
+        """Run a kernel on jobs as an iterable yields them. Reads sixteen jobs ahead for each
+        device.
 
-        `out` yields an array (or a tuple of arrays) for each job, to write its result to. An array
-        may come again after its result was taken; earlier it is refused. `params` serves all jobs;
-        a list has one entry for each job.
+        Args:
+            kernel (Kernel): The kernel to run.
+            jobs (iterable of tuples): The arrays of each job; it may be infinite.
+            out (iterable): The array, or tuple of arrays, to write each job's result to. An array
+                may come again after its result was taken; earlier it is refused.
+            params (dict | tuple | list): Values for all jobs; a list has one entry for each job.
+
+        Returns:
+            An iterator over the results, in order. Its `close()` ends the stream.
         """
         _check_kernel(kernel)
         self._check_open()
@@ -224,6 +263,13 @@ class RayExecutor(ByIdentity, Executor):
     ) -> Any:
         """Run a kernel and await its result. The event loop is never blocked, even when the
         executor is full.
+
+        Args:
+            kernel (Kernel): The kernel to run.
+            *arrays (array): As in `run`.
+            out (array | tuple): As in `run`.
+            params (dict | tuple): As in `run`.
+            out_shape (tuple | list): As in `run`.
         """
         call = CallArguments.of(_check_kernel(kernel), arrays, out, params, out_shape).detach()
         try:
@@ -237,8 +283,20 @@ class RayExecutor(ByIdentity, Executor):
     # --- concurrent.futures.Executor ---
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Schedule a kernel on arrays and return a future. The keywords are `out=`, the array for
-        the result, `params=` and `out_shape=`."""
+        """Schedule a kernel on arrays.
+
+        Args:
+            fn (Kernel): The kernel to run.
+            *args (array): Its arrays, as in `run`.
+            **kwargs: `out=`, `params=` and `out_shape=`, as in `run`.
+
+        Returns:
+            The future of the result.
+
+        Raises:
+            QueueFullError: The executor is full, and `when_full` is "raise".
+            ClosedError: The executor is shut down.
+        """
         kernel = _check_kernel(fn)
         call = read_submission(kernel, args, kwargs)
         if call.keep:
@@ -254,14 +312,25 @@ class RayExecutor(ByIdentity, Executor):
         buffersize: int | None = None,
         params: Any = None,
     ) -> Iterator[Any]:
-        """Return an iterator over the results of a kernel on arrays from iterables, in order.
-        `params` serves all calls; a list has one entry for each call. A kernel without inputs has
-        no iterables and is called for each entry.
+        """Run a kernel on arrays from iterables.
 
-        The iterables are read `buffersize` calls ahead of the results, by default the number of
-        calls that may be in flight, so the iterables may be infinite. Calls that wait share
-        messages whatever `chunksize` is; it only raises the default of `buffersize` where that
-        would be smaller.
+        Args:
+            fn (Kernel): The kernel to run.
+            *iterables (iterable): One for each array of a call; they may be infinite. A kernel
+                without inputs has none, and is called for each entry of `params`.
+            timeout (float | None): The most seconds to wait for a result, from the call of `map`
+                on.
+            chunksize (int): Raises the default of `buffersize` where that would be smaller. Calls
+                that wait share messages whatever it is.
+            buffersize (int | None): How many calls the iterables are read ahead of the results;
+                None: the number of calls that may be in flight.
+            params (dict | tuple | list): Values for all calls; a list has one entry for each call.
+
+        Returns:
+            An iterator over the results, in order.
+
+        Raises:
+            TimeoutError: A result took longer than `timeout`.
         """
         kernel = _check_kernel(fn)
         self._check_open()
@@ -280,8 +349,9 @@ class RayExecutor(ByIdentity, Executor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Accept no more jobs, and end the actors when the pending jobs are answered.
 
-        With `cancel_futures`, jobs that were not sent to an actor yet are cancelled. With
-        `wait=False`, return at once.
+        Args:
+            wait (bool): Whether to wait for that.
+            cancel_futures (bool): Whether jobs that were not sent to an actor yet are cancelled.
         """
         self._finalizer.detach()
         self._dispatcher.close(cancel=cancel_futures)
@@ -297,8 +367,17 @@ class RayExecutor(ByIdentity, Executor):
     def explain(
         self, kernel: Kernel, *arrays: Any, params: Any = None, out_shape: Any = None
     ) -> str:
-        """How each device would run a kernel on these arrays, as text. One integer alone is a
-        number of elements. The actors answer after the calls that they have."""
+        """Say how each device would run a call. The actors answer after the calls that they have.
+
+        Args:
+            kernel (Kernel): The kernel.
+            *arrays (array): The arguments of `run`, or one integer alone, a number of elements.
+            params (dict | tuple): As in `run`.
+            out_shape (tuple | list): As in `run`.
+
+        Returns:
+            The answer of each device, as text.
+        """
         _check_kernel(kernel)
         given: list[ArrayLayout | int]
         if len(arrays) == 1 and isinstance(arrays[0], Integral):
@@ -334,27 +413,35 @@ class RayExecutor(ByIdentity, Executor):
     # --- what a cluster has not: device arrays, memory that a device shares with the caller ---
 
     def to_device(self, array: Any) -> Any:
+        """Raise `NotSupportedError`: a cluster has no device arrays."""
         raise refuse("to_device", NAME)
 
     def empty(self, shape: Any, dtype: Any = None) -> Any:
+        """Raise `NotSupportedError`: a cluster shares no memory with a device."""
         raise refuse("empty", NAME)
 
     def zeros(self, shape: Any, dtype: Any = None) -> Any:
+        """Raise `NotSupportedError`: a cluster shares no memory with a device."""
         raise refuse("zeros", NAME)
 
     def asarray(self, array: Any) -> Any:
+        """Raise `NotSupportedError`: a cluster shares no memory with a device."""
         raise refuse("asarray", NAME)
 
     def import_array(self, array: Any) -> Any:
+        """Raise `NotSupportedError`: a cluster shares no memory with a device."""
         raise refuse("import_array", NAME)
 
     def graph(self, *inputs: Any) -> Any:
+        """Raise `NotSupportedError`: a cluster has no device arrays."""
         raise refuse("graph", NAME)
 
     def synchronize(self) -> None:
+        """Raise `NotSupportedError`: a cluster has no device arrays."""
         raise refuse("synchronize", NAME)
 
     def profile(self, *, trace: Any = None) -> Any:
+        """Raise `NotSupportedError`: profile a `GpuExecutor` instead."""
         raise refuse("profile", NAME)
 
     def _ask_actors(self, ask: Callable[[ActorClient], Any]) -> list[tuple[ActorSlot, Any]]:

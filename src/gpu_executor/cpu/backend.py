@@ -120,10 +120,24 @@ class CpuBackend(PlainArrays):
         params: Any = None,
         out_shape: Any = None,
     ) -> Any:
-        """Run the kernel's reference on the arrays; returns its output, or a tuple of several.
+        """Run the kernel's reference on the arrays.
 
-        The results are device arrays if `keep` is True, or if it is None and an argument is a
-        device array.
+        Args:
+            kernel (Kernel): A kernel that has a `reference`.
+            *arrays (array): Its inputs and in-out arguments in binding order: NumPy arrays, or
+                device arrays.
+            out (array | tuple): The array to write to, or a tuple of one per result; may be an
+                input.
+            keep (bool | None): True gives device arrays, False NumPy arrays; None gives device
+                arrays if any argument is one.
+            params (dict | tuple): Values of the kernel's parameters, by name or by position.
+            out_shape (tuple | list): Replaces the kernel's `out_shape`.
+
+        Returns:
+            The output or in-out argument, or a tuple of several in binding order.
+
+        Raises:
+            KernelError: The kernel has no reference.
         """
         self._check_open()
         given = as_arrays(kernel, arrays)
@@ -144,7 +158,6 @@ class CpuBackend(PlainArrays):
         out: Iterable[Any] | None = None,
         params: Any = None,
     ) -> list[Any]:
-        """Run a kernel on many jobs, each a tuple of arrays, one after the other."""
         self._check_open()
         given, outs = collect_jobs(jobs, out)
         entries = [
@@ -164,11 +177,6 @@ class CpuBackend(PlainArrays):
         out: Iterable[Any] | None = None,
         params: Any = None,
     ) -> SequentialStream:
-        """Run a kernel on jobs as they come, one after the other; yields results in order.
-
-        `out` yields an array (or a tuple of arrays) for each job, to write its result to. `params`
-        serves all jobs; a list has one entry for each job.
-        """
 
         signatures = SignatureCache()
 
@@ -183,7 +191,11 @@ class CpuBackend(PlainArrays):
     # --- arrays ---
 
     def import_array(self, array: Array) -> UsedInPlace:
-        """Return the array as it is: the CPU uses the memory of every array."""
+        """Return the array as it is: the CPU uses the memory of every array.
+
+        Args:
+            array (array): A NumPy array.
+        """
         self._check_open()
         if not isinstance(array, np.ndarray):
             raise ArgumentTypeError(
@@ -200,8 +212,13 @@ class CpuBackend(PlainArrays):
     def to_device(self, array: Any) -> Any:
         """Copy an array to a device array, which is in host memory here.
 
-        A `FieldArray` stays a `FieldArray`, in the representation that its field computes with. An
-        array of this device is returned as it is; one of another device is copied.
+        Args:
+            array (array): A NumPy array, a `FieldArray` or a `PointArray`. An array of this device
+                is returned as it is; one of another device is copied.
+
+        Returns:
+            A `DeviceArray`. A `FieldArray` stays one, in the representation that its field computes
+            with.
         """
         self._check_open()
         return upload(self._memory, array)
@@ -217,8 +234,6 @@ class CpuBackend(PlainArrays):
         self._memory.synchronize()
 
     def graph(self, *inputs: Any) -> Graph:
-        """Record the operations on device arrays inside its `with`, to run them again with other
-        inputs."""
         self._check_open()
         return Graph(self._memory, inputs)
 
@@ -231,7 +246,14 @@ class CpuBackend(PlainArrays):
         params: Any = None,
         out_shape: Any = None,
     ) -> CpuPlan:
-        """Return how `run` would run these arrays, or n elements. `params` change nothing here."""
+        """Return how `run` would run a call.
+
+        Args:
+            kernel (Kernel): The kernel.
+            *arrays (array): The arguments of `run`, or one integer alone, a number of elements.
+            params (dict | tuple): They change nothing here.
+            out_shape (tuple | list): As in `run`.
+        """
         self._check_open()
         given = self._view_all(arrays_to_explain(kernel, arrays))
         signature = check(kernel, given, out_shape=out_shape)
@@ -255,9 +277,11 @@ class CpuBackend(PlainArrays):
         )
 
     def profile(self, *, trace: str | Path | None = None) -> StageProfile:
-        """Record the time of all calls until the `with` ends: `stages()`, `save_trace(path)`.
+        """Record the time of all calls until the `with` ends: `stages()`, `save_trace(path)`. The
+        only stage is compute: nothing is copied.
 
-        The only stage is compute: nothing is copied.
+        Args:
+            trace (str | Path): The file to which the trace is written when the `with` ends.
         """
         self._check_open()
         return self._profiles.start(TraceFile(trace))

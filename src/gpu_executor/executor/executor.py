@@ -85,23 +85,29 @@ class GpuExecutor(Backend, Executor):
     """Runs kernels on NumPy arrays and on device arrays, on one or more devices: a `Backend` and a
     `concurrent.futures.Executor`. Thread-safe.
 
-    - `backend`: "vulkan", "webgpu", "cpu", or "auto" for the best device of any backend; with
-      "auto", a WebGPU device is opened beside it for kernels that have only WGSL
-    - `device`: one device: its place in the ranking, a prefix of its UUID or a part of its name
-    - `devices`: several devices: a list, or "all" devices of the best kind
-    - `settings`: `Settings`; by default those of the environment
-    - `tries`: how often a call runs before its error is raised
-    - `check`: the fraction of each result that is recomputed on the CPU, such as 0.01
-    - `small_on_cpu`: whether small calls run on the CPU where that is measured to be faster
-    - `memory_limit`: the most bytes that each device may hold
-    - `queued_bytes`: the most input bytes that queued jobs may have (back-pressure)
-    - `when_full`: whether `submit` then waits ("block") or raises `QueueFullError` ("raise")
-
-    The last three override the settings.
-
     A device array lives on one device. Calls on device arrays run on the device that holds them:
     they are submitted to it in the caller's order, not waited for, and their results are device
     arrays. `keep=False`, or a NumPy array as `out`, fetches the results.
+
+    Args:
+        backend (str): "vulkan", "webgpu", "cpu", or "auto" for the best device of any backend; with
+            "auto", a WebGPU device is opened beside it for kernels that have only WGSL.
+        device (str | int | None): One device: its place in the ranking, a prefix of its UUID or a
+            part of its name.
+        devices (str | list | None): Several devices: a list, or "all" devices of the best kind.
+        settings (Settings | None): None: those of the environment.
+        tries (int): How often a call runs before its error is raised.
+        check (float): The fraction of each result that is recomputed on the CPU, such as 0.01.
+        small_on_cpu (bool): Whether small calls run on the CPU where that is measured to be faster.
+        memory_limit (int | None): The most bytes that each device may hold; overrides the settings.
+        queued_bytes (int | None): The most input bytes that queued jobs may have (back-pressure);
+            overrides the settings.
+        when_full (str | None): Whether `submit` then waits ("block") or raises `QueueFullError`
+            ("raise"); overrides the settings.
+
+    Raises:
+        NoDeviceError: There is no such device.
+        SettingsError: An option or an environment variable has an invalid value.
     """
 
     name = "executor"
@@ -175,23 +181,37 @@ class GpuExecutor(Backend, Executor):
         params: Any = None,
         out_shape: Any = None,
     ) -> Any:
-        """Run a kernel in this thread; returns its output, or a tuple of several outputs.
-
-        The arrays are the kernel's inputs and in-out arguments; the results are its outputs and
-        in-out arguments, both in binding order. `out` is the array to write to, or a tuple of
-        arrays. `params` are the kernel's parameters, a dict by name or a tuple by position.
-        `out_shape` replaces the kernel's.
+        """Run a kernel in this thread.
 
         If an array is a device array, its device runs the call. The call is submitted and not
-        waited for, and its results are device arrays; `keep=False` fetches them, and a NumPy array
-        as `out` waits too. `keep=True` leaves the results of any call on a device. NumPy arrays are
-        copied before this returns.
+        waited for; NumPy arrays are copied before this returns. With several devices, the least
+        busy one runs a call on NumPy arrays; a large call of a kernel that works element by element
+        is split among all devices. A call with `out=` over an array that it reads is not retried
+        after a fault.
 
-        With several devices, the least busy one runs a call on NumPy arrays; a large call of a
-        kernel that works element by element is split among all devices. A call with `out=` over an
-        array that it reads is not retried after a fault.
+        Args:
+            kernel (Kernel): The kernel to run.
+            *arrays (array): Its inputs and in-out arguments in binding order: NumPy arrays, or
+                device arrays.
+            out (array | tuple): The array to write to, or a tuple of one per result; may be an
+                input. A NumPy array waits for the call.
+            keep (bool | None): True leaves the results on a device, False fetches them; None leaves
+                them on the device if any argument is a device array.
+            params (dict | tuple): Values of the kernel's parameters, by name or by position.
+            out_shape (tuple | list): Replaces the kernel's `out_shape`.
 
-        For arrays of a field, a field kernel of the catalogue returns an array of that field.
+        Returns:
+            The output or in-out argument, or a tuple of several in binding order. For arrays of a
+            field, a field kernel of the catalogue returns an array of that field.
+
+        Raises:
+            ArgumentTypeError: An argument has the wrong dtype, or a parameter has no or a wrong
+                value.
+            ArgumentShapeError: An argument has a shape that does not fit.
+            ElementRangeError: The kernel found an element that it cannot accept.
+            WrongResultError: The CPU recomputed a part of the result (`check`), and it differs.
+            OutOfMemoryError: The call does not fit into the device's memory.
+            DeviceLostError: The device was lost, also in the last try.
         """
         device = self._direct
         if (
@@ -228,14 +248,25 @@ class GpuExecutor(Backend, Executor):
         keep: bool | None = None,
         params: Any = None,
     ) -> list[Any]:
-        """Run a kernel on many jobs, each a tuple of arrays. Returns their results in order. `keep`
-        and `params` serve all jobs; a list of `params` has one entry for each job.
+        """Run a kernel on many jobs.
 
         All jobs are checked before the first one runs: if the arguments of one are invalid, none
-        runs. The exception of a job that fails later is raised after all others have run.
+        runs. Jobs on NumPy arrays run concurrently: a job that reads or writes what another one
+        writes is refused. Jobs on device arrays are submitted in order, before the others run.
 
-        Jobs on NumPy arrays run concurrently: a job that reads or writes what another one writes is
-        refused. Jobs on device arrays are submitted in order, before the others run.
+        Args:
+            kernel (Kernel): The kernel to run.
+            jobs (iterable of tuples): The arrays of each job.
+            out (iterable): The array, or tuple of arrays, to write each job's result to.
+            keep (bool | None): As in `run`, for all jobs.
+            params (dict | tuple | list): Values for all jobs; a list has one entry for each job.
+
+        Returns:
+            A list of one result per job, in order.
+
+        Raises:
+            GpuError: As `run`. The exception of a job that fails is raised after all others have
+                run.
         """
         calls = collect_calls(check_kernel(kernel), jobs, out, params, keep)
         self._check_open()
@@ -264,12 +295,23 @@ class GpuExecutor(Backend, Executor):
         keep: bool | None = None,
         params: Any = None,
     ) -> GeneratorStream:
-        """Run a kernel on jobs as an iterable yields them. Yields results in order. Reads at most
-        twelve jobs ahead, and eight more for each further device.
+        """Run a kernel on jobs as an iterable yields them. Reads at most twelve jobs ahead, and
+        eight more for each further device. Jobs on device arrays are submitted when they are
+        read.
 
-        `out` yields an array (or a tuple of arrays) for each job, to write its result to. An array
-        may come again after its result was taken; earlier it is refused. `params` serves all jobs;
-        a list has one entry for each job. Jobs on device arrays are submitted when they are read.
+        Args:
+            kernel (Kernel): The kernel to run.
+            jobs (iterable of tuples): The arrays of each job; it may be infinite.
+            out (iterable): The array, or tuple of arrays, to write each job's result to. An array
+                may come again after its result was taken; earlier it is refused.
+            keep (bool | None): As in `run`, for all jobs.
+            params (dict | tuple | list): Values for all jobs; a list has one entry for each job.
+
+        Returns:
+            An iterator over the results, in order. Its `close()` ends the stream.
+
+        Raises:
+            GpuError: As `run`, when the result of the job is taken.
         """
         check_kernel(kernel)
         self._check_open()
@@ -285,7 +327,16 @@ class GpuExecutor(Backend, Executor):
         params: Any = None,
         out_shape: Any = None,
     ) -> Any:
-        """`run` for `await`. The event loop is not blocked, not even while the queue is full."""
+        """`run` for `await`. The event loop is not blocked, not even while the queue is full.
+
+        Args:
+            kernel (Kernel): The kernel to run.
+            *arrays (array): As in `run`.
+            out (array | tuple): As in `run`.
+            keep (bool | None): As in `run`.
+            params (dict | tuple): As in `run`.
+            out_shape (tuple | list): As in `run`.
+        """
         import asyncio  # loaded already by any caller that awaits this
 
         call = CallArguments.of(check_kernel(kernel), arrays, out, params, out_shape, keep)
@@ -306,13 +357,24 @@ class GpuExecutor(Backend, Executor):
     # --- concurrent.futures.Executor ---
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Queue a call of a kernel on arrays, and return its future. The keywords are `out=`,
-        `keep=`, `params=` and `out_shape=`, as in `run`. No other call may use the arrays of `out`
-        until the future is done.
+        """Queue a call of a kernel on arrays.
 
         A call on device arrays is submitted to their device at once, in the order of all calls on
         that device, and its NumPy arrays are copied before this returns. Its future is done unless
         the results are fetched.
+
+        Args:
+            fn (Kernel): The kernel to run.
+            *args (array): Its arrays, as in `run`.
+            **kwargs: `out=`, `keep=`, `params=` and `out_shape=`, as in `run`. No other call may
+                use the arrays of `out` until the future is done.
+
+        Returns:
+            The future of the result.
+
+        Raises:
+            QueueFullError: The queue is full, and `when_full` is "raise".
+            ClosedError: The executor is shut down.
         """
         kernel = check_kernel(fn)
         call = read_submission(kernel, args, kwargs)
@@ -333,15 +395,29 @@ class GpuExecutor(Backend, Executor):
         keep: bool | None = None,
         params: Any = None,
     ) -> Iterator[Any]:
-        """Run a kernel on arrays from iterables. Returns an iterator over the results, in order.
-        `keep` and `params` serve all calls; a list of `params` has one entry for each call. A
-        kernel without inputs has no iterables and is called for each entry.
+        """Run a kernel on arrays from iterables.
 
         At most two batches for each device are in flight, or `buffersize` calls, counted until
         their results are consumed. The iterables are read no further ahead, so they may be
-        infinite. `chunksize` is the number of calls in a batch; 1 stands for a suitable size.
-        Calls on device arrays are submitted when they are read. Closing the iterator cancels the
-        queued calls.
+        infinite. Calls on device arrays are submitted when they are read. Closing the iterator
+        cancels the queued calls.
+
+        Args:
+            fn (Kernel): The kernel to run.
+            *iterables (iterable): One for each array of a call. A kernel without inputs has none,
+                and is called for each entry of `params`.
+            timeout (float | None): The most seconds to wait for a result, from the call of `map`
+                on.
+            chunksize (int): The number of calls in a batch; 1 stands for a suitable size.
+            buffersize (int | None): The most calls whose results are not consumed yet.
+            keep (bool | None): As in `run`, for all calls.
+            params (dict | tuple | list): Values for all calls; a list has one entry for each call.
+
+        Returns:
+            An iterator over the results, in order.
+
+        Raises:
+            TimeoutError: A result took longer than `timeout`.
         """
         kernel = check_kernel(fn)
         check_map_options(chunksize, buffersize, timeout)
@@ -351,9 +427,13 @@ class GpuExecutor(Backend, Executor):
         return MapIterator(partial(self._put_batch, kernel), calls, sizes, timeout)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Accept no more jobs, run or cancel the queued jobs, then close the devices. With
-        `wait=False`, or in code that a job itself runs (a callback, a kernel's reference), return
-        at once and let the worker threads do so."""
+        """Accept no more jobs, run or cancel the queued jobs, then close the devices.
+
+        Args:
+            wait (bool): Whether to wait for that. In code that a job itself runs (a callback, a
+                kernel's reference) the worker threads always do so alone.
+            cancel_futures (bool): Whether the queued jobs are cancelled.
+        """
         if self._queue.forked:
             return
         self._queue.close(cancel=cancel_futures)
@@ -376,10 +456,15 @@ class GpuExecutor(Backend, Executor):
         *,
         device: str | int | None = None,
     ) -> Array:
-        """Make a NumPy array in memory that a device can access, with undefined contents. Its dtype
-        is `uint64` unless `dtype` says otherwise. `device` is the device's index in this executor
-        or a part of its name; None is the first usable one. Other devices use the array like any
-        NumPy array."""
+        """Make a NumPy array in memory that a device can access, with undefined contents. Other
+        devices use the array like any NumPy array.
+
+        Args:
+            shape (int | tuple): The lengths of its axes.
+            dtype (dtype): The type of its elements.
+            device (str | int | None): The device's index in this executor or a part of its name;
+                None: the first usable one.
+        """
         return self._use(device, lambda backend: backend.empty(shape, dtype))
 
     def zeros(
@@ -389,7 +474,14 @@ class GpuExecutor(Backend, Executor):
         *,
         device: str | int | None = None,
     ) -> Array:
-        """Make a NumPy array of zeros, `uint64` by default, in memory as `empty` has it."""
+        """Make a NumPy array of zeros in memory as `empty` has it.
+
+        Args:
+            shape (int | tuple): The lengths of its axes.
+            dtype (dtype): The type of its elements.
+            device (str | int | None): The device's index in this executor or a part of its name;
+                None: the first usable one.
+        """
         return self._use(device, lambda backend: backend.zeros(shape, dtype))
 
     @overload
@@ -399,13 +491,31 @@ class GpuExecutor(Backend, Executor):
     def asarray(self, array: npt.ArrayLike, *, device: str | int | None = None) -> Array: ...
 
     def asarray(self, array: Any, *, device: str | int | None = None) -> Any:
-        """Copy an array into memory as `empty` has it, unless it is in that of the same device. A
-        `FieldArray` on the host stays a `FieldArray`."""
+        """Copy an array into memory as `empty` has it, unless it is in that of the same device.
+
+        Args:
+            array (array): An array, or what NumPy makes one of. A `FieldArray` on the host stays a
+                `FieldArray`.
+            device (str | int | None): The device's index in this executor or a part of its name;
+                None: the first usable one.
+        """
         return self._use(device, lambda backend: backend.asarray(array))
 
     def import_array(self, array: Array, *, device: str | int | None = None) -> ArrayImport:
-        """Let a device use an array's own memory until the import is closed. Returns the import, a
-        context manager; its `.array` is the array to pass to calls. `device` is as in `empty`."""
+        """Let a device use an array's own memory until the import is closed.
+
+        Args:
+            array (array): A NumPy array.
+            device (str | int | None): The device's index in this executor or a part of its name;
+                None: the first usable one.
+
+        Returns:
+            The import, a context manager; its `.array` is the array to pass to calls.
+
+        Raises:
+            NotSupportedError: The backend cannot import memory.
+            DeviceLacksError: The device cannot.
+        """
         return self._use(device, lambda backend: backend.import_array(array))
 
     @overload
@@ -417,13 +527,21 @@ class GpuExecutor(Backend, Executor):
     ) -> DeviceArray: ...
 
     def to_device(self, array: Any, device: str | int | None = None) -> Any:
-        """Copy an array to a device's memory. Returns a `DeviceArray`, or a `FieldArray` on the
-        device for a `FieldArray`.
+        """Copy an array to a device's memory. An array that is on the device already is returned as
+        it is. From another device it is copied, through the host.
 
-        `device` is the device's index in this executor or a part of its name. None is the first
-        usable device, and the array's own for an array that is on one of the executor's devices.
-        An array that is on the device already is returned as it is. From another device it is
-        copied, through the host.
+        Args:
+            array (array): A NumPy array, a device array, a `FieldArray` or a `PointArray`.
+            device (str | int | None): The device's index in this executor or a part of its name.
+                None: the array's own if it is on one of the executor's devices, else the first
+                usable one.
+
+        Returns:
+            A `DeviceArray`; a `FieldArray` or a `PointArray` on the device for such an array.
+
+        Raises:
+            NotSupportedError: The device has no device arrays.
+            OutOfMemoryError: The device has no memory for it.
         """
         self._check_open()
         data = array.data if isinstance(array, TypedArray) else array
@@ -466,7 +584,12 @@ class GpuExecutor(Backend, Executor):
 
     def graph(self, *inputs: Any) -> Graph:
         """Record the operations on device arrays of one device inside its `with`, to run them again
-        with other inputs. The device is that of the inputs, or the first usable one."""
+        with other inputs.
+
+        Args:
+            *inputs (DeviceArray): The arrays that a call of the graph replaces. Their device
+                records; without inputs it is the first usable one.
+        """
         self._check_open()
         labelled = (
             (f"input {index}", each.data if isinstance(each, TypedArray) else each)
@@ -480,8 +603,17 @@ class GpuExecutor(Backend, Executor):
     def explain(
         self, kernel: Kernel, *arrays: Any, params: Any = None, out_shape: Any = None
     ) -> str:
-        """The ranking of the devices, and the plan for a call on these arrays, as text. One integer
-        alone is a number of elements. `params` and `out_shape` are those of `run`."""
+        """Say how `run` would run a call, without running it.
+
+        Args:
+            kernel (Kernel): The kernel.
+            *arrays (array): The arguments of `run`, or one integer alone, a number of elements.
+            params (dict | tuple): As in `run`.
+            out_shape (tuple | list): As in `run`.
+
+        Returns:
+            The ranking of the devices, and the plan of the call, as text.
+        """
         return explain(self.ranking, self._pool, kernel, arrays, params, out_shape)
 
     def stats(self) -> ExecutorStats:
@@ -503,9 +635,17 @@ class GpuExecutor(Backend, Executor):
     ) -> MetricsEndpoint:
         """Serve metrics for Prometheus until the executor is shut down.
 
-        They are served over HTTP at `port` (None and 0 select a free port), and by default only to
-        this machine. With `registry` and no port, they are added to that registry, which the caller
-        serves.
+        Args:
+            port (int | None): The port of HTTP; None and 0 select a free one.
+            address (str): The address to listen at; by default only this machine is served.
+            registry (CollectorRegistry | None): Without a port: the registry to which the metrics
+                are added, and which the caller serves.
+
+        Returns:
+            The endpoint, with its port; its `close()` ends it.
+
+        Raises:
+            MissingExtraError: `prometheus_client` is not installed.
         """
         self._check_open()
         served: MetricsEndpoint = load_exporter("prometheus")(self, port, address, registry)
@@ -516,8 +656,9 @@ class GpuExecutor(Backend, Executor):
         """Profile every job on every device inside a `with` block; then read `stages()` or write
         `save_trace(path)`.
 
-        `trace` is the file to which the trace is written when the block ends, also after an error.
-        A path that cannot be written is refused at once.
+        Args:
+            trace (str | Path): The file to which the trace is written when the block ends, also
+                after an error. A path that cannot be written is refused at once.
         """
         self._check_open()
         return ExecutorProfile(self._pool.list_profiled_devices(), TraceFile(trace))

@@ -61,7 +61,14 @@ def names() -> list[str]:
 
 
 def load(name: str) -> Kernel:
-    """Return the kernel of that name; the same object every time."""
+    """Return a kernel of the package; the same object every time.
+
+    Args:
+        name (str): One of `names()`.
+
+    Raises:
+        KernelError: There is no kernel of this name.
+    """
     if not isinstance(name, str):
         raise KernelError(
             f"a kernel's name is a string, not {type(name).__name__}; the names are "

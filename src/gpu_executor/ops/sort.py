@@ -58,11 +58,15 @@ Array = npt.NDArray[Any] | DeviceArray
 
 
 def sort(x: Array, /) -> Any:
-    """The elements of an array with one axis in ascending order.
+    """The elements of an array with one axis in ascending order. The order is NumPy's: NaN comes
+    last, and elements that compare equal, such as -0.0 and 0.0, keep their order.
 
-    The dtype is uint32, int32, float32 or uint64. A NumPy array gives a NumPy array. A device array
-    gives a device array, and the sort is submitted and not waited for. The order is NumPy's: NaN
-    comes last, and elements that compare equal, such as -0.0 and 0.0, keep their order.
+    Args:
+        x (array): A NumPy or device array of uint32, int32, float32 or uint64.
+
+    Returns:
+        A NumPy array for a NumPy array. A device array for a device array: the sort is submitted
+        and not waited for.
     """
     return _sort(_check_array("sort", x, (*ORDERS, UINT64)))
 
@@ -90,9 +94,11 @@ def _sort_by_steps(x: DeviceArray) -> DeviceArray:
 
 
 def argsort(x: Array, /) -> Any:
-    """The indices that sort an array, as uint32: the elements at these indices are `sort(x)`.
+    """The indices that sort an array, as uint32: the elements at these indices are `sort(x)`. The
+    indices of elements that compare equal are in ascending order.
 
-    The array is as in `sort`. The indices of elements that compare equal are in ascending order.
+    Args:
+        x (array): As in `sort`, with fewer than 2^32 elements.
     """
     x = _check_array("argsort", x, (*ORDERS, UINT64))
     if x.size >= MAX_INDEXED:
@@ -129,9 +135,13 @@ def _argsort_by_steps(x: DeviceArray) -> DeviceArray:
 def bincount(x: Array, /, length: int) -> Any:
     """How often 0, 1, ..., length - 1 occur in an array with one axis, as uint32.
 
-    The dtype is uint32 or int32. An element that is negative or not below `length` is a
-    `ValueError`. For a device array the error is raised when the counts, or an array computed from
-    them, are fetched.
+    Args:
+        x (array): A NumPy or device array of uint32 or int32.
+        length (int): The number of counts.
+
+    Raises:
+        ValueError: An element is negative or not below `length`. For a device array the error is
+            raised when the counts, or an array computed from them, are fetched.
     """
     x = _check_array("bincount", x, (UINT32, INT32))
     return _bincount(x, parse_count("bincount: length", length))

@@ -40,7 +40,13 @@ class OneShotStats(BackendStats):
 
 
 class VulkanSpirvBackend(HostArraysOnly):
-    """The same `run` as the persistent backend, with nothing cached between calls."""
+    """The same `run` as the persistent backend, with nothing cached between calls.
+
+    Args:
+        device (str | int | None): An index, a prefix of the UUID or a part of the name of the
+            device; None: that of the settings, or the best one.
+        settings (Settings | None): None: those of the environment.
+    """
 
     name = "vulkan-one-shot"
 
@@ -75,7 +81,20 @@ class VulkanSpirvBackend(HostArraysOnly):
         params: Any = None,
         out_shape: Any = None,
     ) -> Any:
-        """Open a device, run the kernel on NumPy arrays, close the device."""
+        """Open a device, run the kernel on NumPy arrays, close the device.
+
+        Args:
+            kernel (Kernel): The kernel to run.
+            *arrays (array): Its inputs and in-out arguments in binding order.
+            device_local (bool | None): True stages the data through device memory, False lets the
+                kernel work on mapped host memory; None: as the settings, the size and the device
+                suggest.
+            out (array | tuple): The array to write to, or a tuple of one per result; may be an
+                input.
+            keep (bool | None): True is refused: there are no device arrays.
+            params (dict | tuple): Values of the kernel's parameters, by name or by position.
+            out_shape (tuple | list): Replaces the kernel's `out_shape`.
+        """
         self._check_keep(keep)
         given = as_arrays(kernel, arrays)
         call = self._signatures.get(kernel, given, out_shape).make_call(given, params)
@@ -93,7 +112,15 @@ class VulkanSpirvBackend(HostArraysOnly):
         device_local: bool | None = None,
         params: Any = None,
     ) -> list[Any]:
-        """Open a device, run a batch of jobs one after the other, close the device."""
+        """Open a device, run a batch of jobs one after the other, close the device.
+
+        Args:
+            kernel (Kernel): The kernel to run.
+            jobs (iterable of tuples): The arrays of each job.
+            out (iterable): The array, or tuple of arrays, to write each job's result to.
+            device_local (bool | None): As in `run`.
+            params (dict | tuple | list): Values for all jobs; a list has one entry for each job.
+        """
         options = RunOptions(device_local, pipelined=False)
         with self._open_session() as session:
             return run_batch(session, kernel, jobs, out, options, params)
@@ -107,7 +134,15 @@ class VulkanSpirvBackend(HostArraysOnly):
         device_local: bool | None = None,
         params: Any = None,
     ) -> SequentialStream:
-        """Run a kernel on jobs as they come; yields results in order. Each job opens a device."""
+        """Run a kernel on jobs as they come; yields results in order. Each job opens a device.
+
+        Args:
+            kernel (Kernel): The kernel to run.
+            jobs (iterable of tuples): The arrays of each job; it may be infinite.
+            out (iterable): The array, or tuple of arrays, to write each job's result to.
+            device_local (bool | None): As in `run`.
+            params (dict | tuple | list): Values for all jobs; a list has one entry for each job.
+        """
 
         def run(job: StreamJob) -> Any:
             self._check_open()
@@ -122,7 +157,13 @@ class VulkanSpirvBackend(HostArraysOnly):
         return SequentialStream(run, jobs, out, params)
 
     def run_field_add(self, a: Array, b: Array, device_local: bool | None = None) -> Array:
-        """Add BLS12-381 base-field elements: (n, 6) `uint64`, little-endian, below the modulus."""
+        """Add BLS12-381 base-field elements: (n, 6) `uint64`, little-endian, below the modulus.
+
+        Args:
+            a (array): The first elements.
+            b (array): The second elements, of the same shape.
+            device_local (bool | None): As in `run`.
+        """
         result: Array = self.run(load("bls12_381_fq_add"), a, b, device_local=device_local)
         return result
 
@@ -143,7 +184,15 @@ class VulkanSpirvBackend(HostArraysOnly):
         params: Any = None,
         out_shape: Any = None,
     ) -> Plan:
-        """Open a device and return the plan that `run` would follow; one integer is a count."""
+        """Open a device and return the plan that `run` would follow.
+
+        Args:
+            kernel (Kernel): The kernel.
+            *arrays (array): The arguments of `run`, or one integer alone, a number of elements.
+            device_local (bool | None): As in `run`.
+            params (dict | tuple): As in `run`.
+            out_shape (tuple | list): As in `run`.
+        """
         given = arrays_to_explain(kernel, arrays)
         with self._open_session(counts=False) as session:
             return session.explain(kernel, given, device_local, params=params, out_shape=out_shape)

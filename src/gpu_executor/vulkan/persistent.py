@@ -37,8 +37,13 @@ T = TypeVar("T")
 class PersistentVulkanBackend(Backend):
     """An open GPU. Use it with `with`, or `close()` it. Thread-safe.
 
-    `device` is an index, a UUID prefix or a part of the name; None selects GPU_DEVICE, or else the
-    best device. `settings` replaces the settings from the environment.
+    Args:
+        device (str | int | None): An index, a prefix of the UUID or a part of the name; None: that
+            of the settings, or the best device.
+        settings (Settings | None): None: those of the environment.
+
+    Raises:
+        NoDeviceError: There is no such device.
     """
 
     name = "vulkan"
@@ -66,20 +71,30 @@ class PersistentVulkanBackend(Backend):
         params: Any = None,
         out_shape: Any = None,
     ) -> Any:
-        """Run a kernel on arrays; returns its output, or a tuple of several outputs.
-
-        The arrays are the kernel's inputs and in-out arguments; the results are its outputs and
-        in-out arguments, both in binding order. `params` are the kernel's parameters, a dict by
-        name or a tuple by position. `out_shape` replaces the kernel's.
-
-        `device_local` selects the data path: True stages the data through device memory, False lets
-        the kernel work on mapped host memory, None leaves the choice to the settings, the size and
-        the device. `out` is the array to write to, or a tuple of arrays; it may be one of the
-        inputs.
+        """Run a kernel on arrays.
 
         If an array is a device array, the call is submitted and not waited for, and its results are
-        device arrays; `keep=False` fetches them, and a NumPy array as `out` waits too. `keep=True`
-        leaves the results of any call on the device. NumPy arrays are copied before this returns.
+        device arrays. NumPy arrays are copied before this returns.
+
+        Args:
+            kernel (Kernel): The kernel to run.
+            *arrays (array): Its inputs and in-out arguments in binding order: NumPy arrays, or
+                device arrays.
+            device_local (bool | None): True stages the data through device memory, False lets the
+                kernel work on mapped host memory; None: as the settings, the size and the device
+                suggest.
+            out (array | tuple): The array to write to, or a tuple of one per result; may be an
+                input. A NumPy array waits for the call.
+            keep (bool | None): True leaves the results on the device, False fetches them; None
+                leaves them on the device if any argument is a device array.
+            params (dict | tuple): Values of the kernel's parameters, by name or by position.
+            out_shape (tuple | list): Replaces the kernel's `out_shape`.
+
+        Returns:
+            The output or in-out argument, or a tuple of several in binding order.
+
+        Raises:
+            GpuError: As `Backend.run`.
         """
         return self._session.run(
             kernel, arrays, device_local, out, keep=keep, params=params, out_shape=out_shape
@@ -88,7 +103,14 @@ class PersistentVulkanBackend(Backend):
     def run_field_add(
         self, a: Array, b: Array, device_local: bool | None = None, out: Array | None = None
     ) -> Array:
-        """Add BLS12-381 base-field elements: (n, 6) `uint64`, little-endian, below the modulus."""
+        """Add BLS12-381 base-field elements: (n, 6) `uint64`, little-endian, below the modulus.
+
+        Args:
+            a (array): The first elements.
+            b (array): The second elements, of the same shape.
+            device_local (bool | None): As in `run`.
+            out (array): The array to write to.
+        """
         add = load("bls12_381_fq_add")
         result: Array = self.run(add, a, b, device_local=device_local, out=out)
         return result
@@ -104,14 +126,22 @@ class PersistentVulkanBackend(Backend):
         depth: int | None = None,
         params: Any = None,
     ) -> list[Any]:
-        """Run a kernel on many jobs, each a tuple of arrays; returns their results in order.
+        """Run a kernel on many jobs. Do not change the arrays before the batch returns. An invalid
+        job is refused, by its index, before anything is submitted, and so is a job that reads or
+        writes the `out` of another one.
 
-        `params` serves all jobs; a list has one entry for each job.
+        Args:
+            kernel (Kernel): The kernel to run.
+            jobs (iterable of tuples): The arrays of each job.
+            out (iterable): The array, or tuple of arrays, to write each job's result to.
+            device_local (bool | None): As in `run`.
+            pipelined (bool | None): False runs one job after the other, True overlaps copies and
+                dispatches; None: as the plan chooses.
+            depth (int | None): The number of slots in which they overlap, two or more.
+            params (dict | tuple | list): Values for all jobs; a list has one entry for each job.
 
-        `pipelined=False` runs one job after the other. True overlaps copies and dispatches in
-        `depth` slots (two or more). None leaves the choice to the plan. Do not change the arrays
-        before the batch returns. An invalid job is refused, by its index, before anything is
-        submitted, and so is a job that reads or writes the `out` of another one.
+        Returns:
+            A list of one result per job, in order.
         """
         options = RunOptions(device_local, pipelined, depth)
         return run_batch(self._session, kernel, jobs, out, options, params)
@@ -122,7 +152,13 @@ class PersistentVulkanBackend(Backend):
         device_local: bool | None = None,
         out: Sequence[Array] | None = None,
     ) -> list[Array]:
-        """`run_field_add` for many jobs, one after the other."""
+        """`run_field_add` for many jobs, one after the other.
+
+        Args:
+            jobs (list of pairs): The arrays of each job.
+            device_local (bool | None): As in `run`.
+            out (list of arrays): The array to write each job's result to.
+        """
         add = load("bls12_381_fq_add")
         return self.run_batch(add, jobs, out=out, device_local=device_local, pipelined=False)
 
@@ -132,7 +168,13 @@ class PersistentVulkanBackend(Backend):
         device_local: bool | None = None,
         out: Sequence[Array] | None = None,
     ) -> list[Array]:
-        """`run_field_add` for many jobs, with copies and dispatches overlapped."""
+        """`run_field_add` for many jobs, with copies and dispatches overlapped.
+
+        Args:
+            jobs (list of pairs): The arrays of each job.
+            device_local (bool | None): As in `run`.
+            out (list of arrays): The array to write each job's result to.
+        """
         add = load("bls12_381_fq_add")
         return self.run_batch(add, jobs, out=out, device_local=device_local, pipelined=True)
 
@@ -146,24 +188,32 @@ class PersistentVulkanBackend(Backend):
         depth: int | None = None,
         params: Any = None,
     ) -> Stream:
-        """Run a kernel on a stream of jobs; yields results in order, with a bounded number in
-        flight. `params` serves all jobs; a list has one entry for each job.
+        """Run a kernel on a stream of jobs, with a bounded number in flight.
 
-        `out` yields an array (or a tuple of arrays) for each job, to write its result to. An array
-        may come again after its result was taken; earlier it is refused. An exception in the
-        iterable of jobs ends the stream, and so does leaving it early. Jobs that are in flight then
-        are waited for and discarded, and the backend can still be used.
+        An exception in the iterable of jobs ends the stream, and so does leaving it early. Jobs
+        that are in flight then are waited for and discarded, and the backend can still be used.
+
+        Args:
+            kernel (Kernel): The kernel to run.
+            jobs (iterable of tuples): The arrays of each job; it may be infinite.
+            out (iterable): The array, or tuple of arrays, to write each job's result to. An array
+                may come again after its result was taken; earlier it is refused.
+            device_local (bool | None): As in `run`.
+            depth (int | None): The number of slots in which copies and dispatches overlap, two or
+                more.
+            params (dict | tuple | list): Values for all jobs; a list has one entry for each job.
+
+        Returns:
+            An iterator over the results, in order. Its `close()` ends the stream.
         """
         options = RunOptions(device_local, True, depth)
         self._check_open()
         return Stream(self._session, kernel, jobs, out, options, params)
 
     def empty(self, shape: int | Shape, dtype: npt.DTypeLike = np.uint64) -> Array:
-        """Make a NumPy array in memory that the device can access, with undefined contents."""
         return self._session.empty(shape, dtype)
 
     def zeros(self, shape: int | Shape, dtype: npt.DTypeLike = np.uint64) -> Array:
-        """Make a NumPy array of zeros in memory that the device can access."""
         array = self.empty(shape, dtype)
         array[...] = 0
         return array
@@ -175,9 +225,6 @@ class PersistentVulkanBackend(Backend):
     def asarray(self, array: npt.ArrayLike) -> Array: ...
 
     def asarray(self, array: Any) -> Any:
-        """Copy an array into memory that the device can access; returns it unchanged if it is there
-        already. A `FieldArray` on the host stays a `FieldArray`, in its form.
-        """
         self._check_open()
         if is_typed_host_array(array):
             return wrap_words(array, self.asarray(array.data))
@@ -197,8 +244,13 @@ class PersistentVulkanBackend(Backend):
     def to_device(self, array: Any) -> Any:
         """Copy an array to device memory, so that kernels use it without transfers over the bus.
 
-        A `FieldArray` stays a `FieldArray`, in the representation that its field computes with. An
-        array of this device is returned as it is; one of another device is copied.
+        Args:
+            array (array): A NumPy array, a `FieldArray` or a `PointArray`. An array of this device
+                is returned as it is; one of another device is copied.
+
+        Returns:
+            A `DeviceArray`. A `FieldArray` stays one, in the representation that its field computes
+            with.
         """
         self._check_open()
         return upload(self._session.device_memory, array)
@@ -214,17 +266,21 @@ class PersistentVulkanBackend(Backend):
         self._session.device_memory.synchronize()
 
     def graph(self, *inputs: Any) -> Graph:
-        """Record the operations on device arrays inside its `with`, to run them again with other
-        inputs.
-        """
         self._check_open()
         return Graph(self._session.device_memory, inputs)
 
     def import_array(self, array: Array) -> ImportedArray:
-        """Let the device use an array's own memory. Close the import, or use it with `with`.
+        """Let the device use an array's own memory. Importing costs about as much as a copy, so it
+        pays for an array that is used several times.
 
-        Importing costs about as much as a copy, so it pays for an array that is used several times.
-        Raises `DeviceLacksError` if the device does not support VK_EXT_external_memory_host.
+        Args:
+            array (array): A NumPy array.
+
+        Returns:
+            The import, a context manager; its `.array` is the array to pass to calls.
+
+        Raises:
+            DeviceLacksError: The device does not support VK_EXT_external_memory_host.
         """
         self._check_open()
         return ImportedArray(self._session.resources.device, self._session.mapped, array)
@@ -237,9 +293,14 @@ class PersistentVulkanBackend(Backend):
         params: Any = None,
         out_shape: Any = None,
     ) -> Plan:
-        """Return the plan that `run` would follow for these arrays, or for n elements.
+        """Return the plan that `run` would follow. Print it for its reasons.
 
-        Print it for its reasons.
+        Args:
+            kernel (Kernel): The kernel.
+            *arrays (array): The arguments of `run`, or one integer alone, a number of elements.
+            device_local (bool | None): As in `run`.
+            params (dict | tuple): As in `run`.
+            out_shape (tuple | list): As in `run`.
         """
         given = arrays_to_explain(kernel, arrays)
         return self._session.explain(
@@ -261,11 +322,6 @@ class PersistentVulkanBackend(Backend):
         return self._session.calibrate()
 
     def profile(self, *, trace: str | Path | None = None) -> Profile:
-        """Record all stages of all calls until the `with` ends: `stages()`, `save_trace(path)`.
-
-        `trace` is the file to which the trace is written when the `with` ends, also after an error.
-        A path that cannot be written is refused at once.
-        """
         self._check_open()
         return self._session.start_profile(TraceFile(trace))
 

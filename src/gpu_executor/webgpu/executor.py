@@ -60,12 +60,19 @@ MAX_RESULT_BYTES = 256 << 20
 
 
 class WgpuExecutor(HostArraysOnly, PlainArrays):
-    """Runs kernels on a WebGPU device that stays open. Calls may come from any thread.
+    """Runs kernels on a WebGPU device that stays open. Calls may come from any thread. Use it in a
+    `with` statement, or `close()` it.
 
-    Use it in a `with` statement, or `close()` it. `device` is the index of an adapter or a part of
-    its name; without it GPU_DEVICE selects the adapter. With `adaptive=True` the bucket boundaries
-    follow the sizes of the calls. With `private=False` only wgpu-py's public API is used.
-    `settings` replaces the settings read from the environment.
+    Args:
+        device (str | int | None): The index of an adapter or a part of its name; None: that of the
+            settings, or the best one.
+        adaptive (bool): Whether the bucket boundaries follow the sizes of the calls.
+        private (bool): False: only wgpu-py's public API is used.
+        settings (Settings | None): None: those of the environment.
+
+    Raises:
+        NoDeviceError: There is no such adapter.
+        MissingExtraError: wgpu-py is not installed.
     """
 
     name = "webgpu"
@@ -131,13 +138,6 @@ class WgpuExecutor(HostArraysOnly, PlainArrays):
         params: Any = None,
         out_shape: Any = None,
     ) -> Any:
-        """Run a kernel on NumPy arrays; returns its output, or a tuple of several.
-
-        The arrays are the kernel's inputs and in-out arguments; the results are its outputs and
-        in-out arguments, both in the order of the bindings. `out` is the array to write to, or a
-        tuple of arrays. `params` are the kernel's parameters, a dict by name or a tuple by
-        position. `out_shape` replaces the kernel's.
-        """
         if keep:
             self._check_keep(keep)
         given = as_arrays(kernel, arrays)
@@ -162,11 +162,17 @@ class WgpuExecutor(HostArraysOnly, PlainArrays):
         out: Iterable[Any] | None = None,
         params: Any = None,
     ) -> list[Any]:
-        """Run a kernel on many jobs, each a tuple of arrays; returns their results in order.
+        """Run a kernel on many jobs. Jobs are grouped by bucket, and each group is one submission.
+        The results of the first groups are read while the device computes the later ones.
 
-        `params` serves all jobs; a list has one entry for each job. Jobs are grouped by bucket, and
-        each group is one submission. The results of the first groups are read while the device
-        computes the later ones.
+        Args:
+            kernel (Kernel): The kernel to run.
+            jobs (iterable of tuples): The arrays of each job.
+            out (iterable): The array, or tuple of arrays, to write each job's result to.
+            params (dict | tuple | list): Values for all jobs; a list has one entry for each job.
+
+        Returns:
+            A list of one result per job, in order.
         """
         given, outs = collect_jobs(jobs, out)
         calls = [
@@ -189,8 +195,11 @@ class WgpuExecutor(HostArraysOnly, PlainArrays):
     ) -> SequentialStream:
         """Run a kernel on jobs as they come, one after the other; yields results in order.
 
-        `out` yields an array (or a tuple of arrays) for each job, to write its result to. `params`
-        serves all jobs; a list has one entry for each job.
+        Args:
+            kernel (Kernel): The kernel to run.
+            jobs (iterable of tuples): The arrays of each job; it may be infinite.
+            out (iterable): The array, or tuple of arrays, to write each job's result to.
+            params (dict | tuple | list): Values for all jobs; a list has one entry for each job.
         """
 
         def run(job: StreamJob) -> Any:
@@ -206,28 +215,39 @@ class WgpuExecutor(HostArraysOnly, PlainArrays):
     def explain(
         self, kernel: Kernel, *arrays: npt.ArrayLike, params: Any = None, out_shape: Any = None
     ) -> WgpuPlan:
-        """Return the pieces, bucket and work-groups of `run` on these arrays, or on n elements.
+        """Return the pieces, bucket and work-groups of `run`. Print them for their reasons.
 
-        Print it for its reasons. `params` change nothing here.
+        Args:
+            kernel (Kernel): The kernel.
+            *arrays (array): The arguments of `run`, or one integer alone, a number of elements.
+            params (dict | tuple): They change nothing here.
+            out_shape (tuple | list): As in `run`.
         """
         self._check_open()
         given = arrays_to_explain(kernel, arrays)
         return self._scheduler.explain(self._signatures.get(kernel, given, out_shape))
 
     def profile(self, *, trace: str | Path | None = None) -> StageProfile:
-        """Record the stages of all calls until the `with` ends: `stages()`, `save_trace(path)`.
+        """Record the stages of all calls until the `with` ends: `stages()`, `save_trace(path)`. The
+        stages are fill, compute and drain: WebGPU does not tell when the device copies.
 
-        The stages are fill, compute and drain: WebGPU does not tell when the device copies.
+        Args:
+            trace (str | Path): The file to which the trace is written when the `with` ends.
         """
         self._check_open()
         return self._scheduler.profiles.start(TraceFile(trace))
 
     def warm_up(self, kernel: Kernel | None = None, sizes: Sequence[int] = ()) -> None:
-        """Compile a kernel for calls of these sizes in elements, and make a buffer set for each
-        size. Kernels with split="whole" are compiled only.
+        """Compile a kernel, and make a buffer set for each size. Kernels with split="whole" are
+        compiled only.
 
-        Without a kernel, do this for the package's kernels and sizes that earlier processes used;
-        the cache folder has a list of them.
+        Args:
+            kernel (Kernel | None): The kernel. None: the package's kernels, with the sizes that
+                earlier processes used; the cache folder has a list of them.
+            sizes (list of int): The sizes of the calls to come, in elements.
+
+        Raises:
+            KernelError: The kernel has no WGSL.
         """
         if kernel is not None:
             check_is_kernel(kernel)
