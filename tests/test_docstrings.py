@@ -8,7 +8,7 @@ import pydoc
 import re
 import types
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 import gpu_executor as gx
@@ -16,7 +16,7 @@ import gpu_executor as gx
 NOT_YET = ("gpu_executor.fields", "gpu_executor.curves", "gpu_executor.kzg")
 """Packages whose functions have no `Args` sections yet."""
 CONSTRUCTED = (gx.Reference, gx.Settings, gx.Tuning)
-"""Dataclasses that users make."""
+"""Dataclasses that users make; the package makes the others."""
 REFUSES = "Raise `NotSupportedError`: "
 """How the docstring of a method begins that only raises."""
 SECTION = re.compile(r"^Args:\n((?:    .*\n|\n)+)", re.MULTILINE)
@@ -56,11 +56,11 @@ def describe(name: str, value: Any) -> Iterator[PublicFunction]:
 
 
 def describe_class(name: str, cls: type) -> Iterator[PublicFunction]:
-    constructor = inspect.getattr_static(cls, "__init__")
-    if cls in CONSTRUCTED or isinstance(constructor, types.FunctionType):
+    if cls in CONSTRUCTED or not is_dataclass(cls):
+        constructor = inspect.getattr_static(cls, "__init__")
         parameters = list(inspect.signature(cls).parameters)
-        docstring = f"{inspect.getdoc(cls)}\n\n{inspect.cleandoc(constructor.__doc__ or '')}"
-        yield PublicFunction(name, cls.__module__, parameters, docstring, [])
+        docstrings = [inspect.cleandoc(each or "") for each in (cls.__doc__, constructor.__doc__)]
+        yield PublicFunction(name, cls.__module__, parameters, "\n\n".join(docstrings), [])
     for member in filter(lambda member: not member.startswith("_"), dir(cls)):
         found = inspect.getattr_static(cls, member)
         method = found.__func__ if isinstance(found, classmethod | staticmethod) else found
@@ -125,5 +125,5 @@ def test_args_sections_have_no_other_parameters() -> None:
 
 def test_help_shows_the_parameters_of_a_method_that_has_no_docstring_of_its_own() -> None:
     for backend in (gx.CpuBackend, gx.WgpuExecutor, gx.PersistentVulkanBackend):
-        text = pydoc.render_doc(backend.empty, renderer=pydoc.plaintext)
+        text = pydoc.plain(pydoc.render_doc(backend.empty))
         assert "shape (int | tuple): The lengths of its axes." in text

@@ -50,6 +50,16 @@ def declare(
     return Kernel.from_spirv(code, buffers=buffers, name=name, **more)
 
 
+def make_tuning(**fields: Any) -> Tuning:
+    """A tuning with fields of any type."""
+    return Tuning(**fields)
+
+
+def make_reference(*functions: Any) -> Reference:
+    """A reference with functions of any type."""
+    return Reference(*functions)
+
+
 def test_a_kernel_has_its_declaration_as_attributes() -> None:
     kernel = declare(
         buffers=[("in", ("u8", (6,))), ("in", "f4"), ("out", "i8")],
@@ -330,15 +340,25 @@ def test_the_plan_may_choose_a_constant_that_is_not_fixed() -> None:
             "'add': packed of tuning is 0; it must be a whole number of",
         ),
         (
+            {"tuning": make_tuning(packed=True)},
+            "'add': packed of tuning is True; it must be a whole",
+        ),
+        ({"tuning": make_tuning(per_invocation=1.0)}, "'add': per_invocation of tuning is 1.0; it"),
+        (
+            {"tuning": make_tuning(per_invocation=True)},
+            "'add': per_invocation of tuning is True; it",
+        ),
+        ({"tuning": make_tuning(in_place=1)}, "'add': in_place of tuning is 1; it must be True or"),
+        (
             ONE_TO_ONE | {"push": [1, 2]},
             "'add': push is [1, 2]; it must be bytes, a function of the",
         ),
         (ONE_TO_ONE | {"push": (bytes(4), 5)}, "5); it must be bytes, a function of the shapes"),
         (ONE_TO_ONE | {"push": (max, bytes(4))}, "); it must be bytes, a function of the shapes"),
         ({"reference": 5}, "'add': reference is 5; it must be a function or None"),
-        ({"reference": Reference(5)}, "'add': reference is 5; it must be a function or None"),
+        ({"reference": make_reference(5)}, "'add': reference is 5; it must be a function or None"),
         (
-            {"reference": Reference(None, "f")},
+            {"reference": make_reference(None, "f")},
             "'add': at of reference is 'f'; it must be a function",
         ),
     ],
@@ -375,7 +395,7 @@ def test_a_removed_keyword_is_an_error_that_says_the_new_form(removed: str) -> N
     for constructor in (Kernel.from_spirv, Kernel.from_glsl, Kernel.from_wgsl):
         words = f"Kernel.{constructor.__name__} has no {removed}=; {REMOVED[removed]}"
         with pytest.raises(ArgumentTypeError, match=re.escape(words)):
-            constructor(b"", **old)
+            constructor("", **old)
 
 
 def test_buffers_that_are_none_are_as_the_code_says() -> None:

@@ -28,7 +28,8 @@ GridRule = tuple[int, ...] | Callable[..., Any]
 PushRule = Callable[..., Sequence[int]]
 """A function that computes push words from the shapes of the passed arrays."""
 Push = bytes | PushRule | tuple[bytes, PushRule]
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +120,25 @@ def parse_tuning(where: str, tuning: Any) -> Tuning:
         return Tuning()
     if not isinstance(tuning, Tuning):
         raise KernelError(f"{where}: tuning is {tuning!r}; it must be a gx.Tuning or None")
-    if not isinstance(tuning.packed, Integral) or tuning.packed < 1:
+    if not _is_number(tuning.packed) or tuning.packed < 1:
         raise KernelError(
             f"{where}: packed of tuning is {tuning.packed!r}; it must be a whole number of "
             "elements, at least 1"
         )
+    if tuning.per_invocation is not None and not _is_number(tuning.per_invocation):
+        raise KernelError(
+            f"{where}: per_invocation of tuning is {tuning.per_invocation!r}; it must be the id of "
+            "a specialization constant, or None"
+        )
+    if not isinstance(tuning.in_place, bool):
+        raise KernelError(
+            f"{where}: in_place of tuning is {tuning.in_place!r}; it must be True or False"
+        )
     return tuning
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def parse_reference(where: str, reference: Any) -> Reference:
