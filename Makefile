@@ -8,8 +8,8 @@ PYTEST := $(PYTHON) -m pytest -q -n $(WORKERS) --no-loadscope-reorder
 unexport PYTHONDONTWRITEBYTECODE
 # Files of every package that say within a minute whether a change holds.
 QUICK := \
-	tests/test_public_names.py tests/test_imports.py tests/test_settings.py tests/test_kernel.py \
-	tests/test_call.py tests/conformance/test_interface.py tests/conformance/test_kernels.py \
+	tests/test_public_names.py tests/test_imports.py tests/test_settings.py tests/kernel/test_kernel.py \
+	tests/calls/test_call.py tests/arrays/test_overlaps.py tests/common/test_lru.py tests/conformance/test_interface.py tests/conformance/test_kernels.py \
 	tests/spirv/test_module.py tests/primes/test_prime.py tests/primes/test_structure.py \
 	tests/kernels/test_catalogue.py tests/plan/test_plan.py tests/plan/test_batch_plan.py \
 	tests/vulkan/test_batch.py tests/vulkan/test_out.py tests/vulkan/test_persistent.py \

@@ -21,26 +21,18 @@ ROOT = Path(gpu_executor.__file__).parent
 # Bottom first. A package here is a subpackage, or a module directly under gpu_executor. Packages of
 # one layer do not import each other.
 LAYERS: list[set[str]] = [
-    # These import nothing of gpu_executor.
-    {"errors", "version", "files", "lru", "progress", "value_keys", "lean_dataclass"},
-    {"typed_array"},  # arrays whose elements have a meaning, and their words
-    # Plain data; of telemetry, the events that hot code records.
-    {"settings", "device_info", "device_array", "calibration", "idle_memory", "telemetry"}
-    | {"overlaps"},  # which arrays share memory
-    {"fork"},  # refuses the use of devices after fork()
-    {"wgsl_words"},  # how a WGSL text reads its parameters
-    {"spirv", "wgsl", "glsl"},  # readers of kernel code, and the compiler of GLSL
+    {"errors", "version"},  # these import nothing of gpu_executor
+    {"common"},  # files, caches, fork handlers: no part in running kernels
+    # Plain data; arrays and their memory; of telemetry, the events that hot code records.
+    {"settings", "device_info", "arrays", "telemetry"},
+    {"spirv"},  # a reader of kernel code
     {"primes"},  # a prime in, every constant out
-    {"kernel_arguments", "parameters", "wgsl_parameters"},  # what it takes: arrays and values
-    {"kernel_declaration"},  # what its author writes beside the code
     {"kernel"},  # one dispatch
     {"kernels"},  # the catalogue of kernels
-    {"arguments"},  # checks of what callers pass
-    {"call", "dispatch"},  # checked calls; dispatches on device arrays
+    {"calls"},  # checked calls; dispatches on device arrays
     {"graphs"},  # recorded operations
     {"plan"},  # decisions made before a call runs
-    # The interface, which names the backends in strings only; memory of results, by size class.
-    {"backend", "result_memory", "streams"},
+    {"backend"},  # the interface, which names the backends in strings only
     {"vulkan", "cpu", "webgpu"},  # the backends
     {"ops"},  # algorithms of several dispatches
     {"fields"},  # the mathematics that users meet

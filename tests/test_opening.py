@@ -41,7 +41,7 @@ NOT_NEEDED |= {"concurrent.futures.thread", "importlib.resources", "statistics",
 NOT_NEEDED |= {"numpy.random", "numpy.ma", "numpy.fft", "numpy.polynomial"}
 NOT_NEEDED |= {f"gpu_executor.{name}" for name in ("webgpu", "cpu.backend", "cluster", "curves")}
 NOT_NEEDED |= {f"gpu_executor.{name}" for name in ("fields", "ops", "kzg", "bench", "cli")}
-LEAN = "gpu_executor.lean_dataclass"
+LEAN = "gpu_executor.common.lean_dataclass"
 STANDARD = re.compile(r"^from dataclasses import .*\bdataclass\b|^@dataclasses\.", re.MULTILINE)
 NUMPY = "import sys, json, numpy; print(json.dumps(sorted(sys.modules)))"
 

@@ -10,10 +10,10 @@ from gpu_executor.version import __version__
 
 if TYPE_CHECKING:
     from gpu_executor import cluster, curves, errors, fields, kernels, kzg, ops
+    from gpu_executor.arrays.device_array import DeviceArray
     from gpu_executor.backend import open_backend
     from gpu_executor.cpu.backend import CpuBackend
     from gpu_executor.curves import Curve
-    from gpu_executor.device_array import DeviceArray
     from gpu_executor.device_info import DeviceInfo
     from gpu_executor.errors import (
         DeviceLostError,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gpu_executor.vulkan.instance import find_devices as devices
     from gpu_executor.vulkan.one_shot import VulkanSpirvBackend
     from gpu_executor.vulkan.persistent import PersistentVulkanBackend
-    from gpu_executor.webgpu.executor import WgpuExecutor
+    from gpu_executor.webgpu.wgpu_executor import WgpuExecutor
 
 __all__ = [
     "CpuBackend",
@@ -70,7 +70,7 @@ __all__ = [
 _DEFINED_IN = {
     "CpuBackend": "gpu_executor.cpu.backend:CpuBackend",
     "Curve": "gpu_executor.curves:Curve",
-    "DeviceArray": "gpu_executor.device_array:DeviceArray",
+    "DeviceArray": "gpu_executor.arrays.device_array:DeviceArray",
     "DeviceInfo": "gpu_executor.device_info:DeviceInfo",
     "DeviceLostError": "gpu_executor.errors:DeviceLostError",
     "ElementRangeError": "gpu_executor.errors:ElementRangeError",
@@ -83,11 +83,11 @@ _DEFINED_IN = {
     "OutOfMemoryError": "gpu_executor.errors:OutOfMemoryError",
     "PersistentVulkanBackend": "gpu_executor.vulkan.persistent:PersistentVulkanBackend",
     "Plan": "gpu_executor.plan:Plan",
-    "Reference": "gpu_executor.kernel_declaration:Reference",
+    "Reference": "gpu_executor.kernel.declaration:Reference",
     "Settings": "gpu_executor.settings:Settings",
-    "Tuning": "gpu_executor.kernel_declaration:Tuning",
+    "Tuning": "gpu_executor.kernel.declaration:Tuning",
     "VulkanSpirvBackend": "gpu_executor.vulkan.one_shot:VulkanSpirvBackend",
-    "WgpuExecutor": "gpu_executor.webgpu.executor:WgpuExecutor",
+    "WgpuExecutor": "gpu_executor.webgpu.wgpu_executor:WgpuExecutor",
     "devices": "gpu_executor.vulkan.instance:find_devices",
     "graph": "gpu_executor.graphs:graph",
     "open_backend": "gpu_executor.backend:open_backend",

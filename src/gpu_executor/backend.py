@@ -17,25 +17,25 @@ from typing import Any, ClassVar, Protocol, Self, overload
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.arguments import as_numbers, parse_dtype, parse_shape
-from gpu_executor.call import Array
+from gpu_executor.arrays.idle_memory import MemoryUse
+from gpu_executor.arrays.typed_array import Typed, is_typed_host_array, wrap_words
+from gpu_executor.calls.arguments import as_numbers, parse_dtype, parse_shape
+from gpu_executor.calls.call import Array
+from gpu_executor.calls.dispatch import ArrayDevice
+from gpu_executor.common.lean_dataclass import dataclass
+from gpu_executor.common.value_keys import ByIdentity
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import NotSupportedError, SettingsError
 from gpu_executor.graphs import Graph
-from gpu_executor.idle_memory import MemoryUse
 from gpu_executor.kernel import Kernel, Shape, to_native
 from gpu_executor.kernels import load
-from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.telemetry.families import MetricValue
 from gpu_executor.telemetry.spans import Span
-from gpu_executor.typed_array import Typed, is_typed_host_array, wrap_words
-from gpu_executor.value_keys import ByIdentity
 
 BACKENDS = {
     "vulkan": "gpu_executor.vulkan.persistent:PersistentVulkanBackend",
     "vulkan-one-shot": "gpu_executor.vulkan.one_shot:VulkanSpirvBackend",
-    "webgpu": "gpu_executor.webgpu.executor:WgpuExecutor",
+    "webgpu": "gpu_executor.webgpu.wgpu_executor:WgpuExecutor",
     "cpu": "gpu_executor.cpu.backend:CpuBackend",
 }
 

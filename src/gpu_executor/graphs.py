@@ -11,9 +11,10 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from gpu_executor.arguments import count_nouns, describe
-from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import (
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.arrays.typed_array import TypedArray
+from gpu_executor.calls.arguments import count_nouns, describe
+from gpu_executor.calls.dispatch import (
     ArrayCopy,
     ArrayDevice,
     GraphRecording,
@@ -21,10 +22,9 @@ from gpu_executor.dispatch import (
     is_same_array,
     make_assignment,
 )
+from gpu_executor.common.lru import LruCache
+from gpu_executor.common.value_keys import NoKeyError, ValueKey, is_namedtuple
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError
-from gpu_executor.lru import LruCache
-from gpu_executor.typed_array import TypedArray
-from gpu_executor.value_keys import NoKeyError, ValueKey, is_namedtuple
 
 MAX_RECORDINGS = 8
 """Recordings of one decorated function, for as many kinds of arguments; the cache is LRU."""

@@ -25,8 +25,8 @@ from numbers import Integral
 from pathlib import Path
 from typing import Literal, cast, get_args
 
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import SettingsError
-from gpu_executor.lean_dataclass import dataclass
 
 WhenFull = Literal["block", "raise"]
 SpirvVal = Literal["auto", "off", "require"]

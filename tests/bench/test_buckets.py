@@ -17,7 +17,7 @@ from gpu_executor.bench import buckets, timing
 from gpu_executor.bench.buckets import BucketSetup, CreatedObjects, Scenario, Spread
 from gpu_executor.bench.sampled import Sampled
 from gpu_executor.bench.webgpu_baseline import AddOperands
-from gpu_executor.call import Array
+from gpu_executor.calls.call import Array
 from gpu_executor.cli import bench_buckets
 from gpu_executor.cli.commands import commands
 from tests.support.benchmark_files import read_tables

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gpu_executor.bench import executor
-from gpu_executor.bench.executor import ExecutorMeasurement
+from gpu_executor.bench import executor_jobs
+from gpu_executor.bench.executor_jobs import ExecutorMeasurement
 from gpu_executor.cli.commands import commands
 from tests.support.benchmark_files import read_tables
 
@@ -25,12 +25,14 @@ MEASURED = ExecutorMeasurement(
 
 
 def test_every_quantity_is_measured() -> None:
-    found = executor.measure_executor(jobs=20, small_jobs=5, rounds=1, budget=0.02)
+    found = executor_jobs.measure_executor(jobs=20, small_jobs=5, rounds=1, budget=0.02)
     assert all(value > 0 for value in dataclasses.astuple(found))
 
 
 def test_targets_are_differences_and_ratios_within_one_run() -> None:
-    software, gpu = (executor.check_targets(MEASURED, on_gpu=on_gpu) for on_gpu in (False, True))
+    software, gpu = (
+        executor_jobs.check_targets(MEASURED, on_gpu=on_gpu) for on_gpu in (False, True)
+    )
     assert [each.measured for each in software] == [10, 65, 0.9, 2.0]
     assert [each.met for each in software] == [True, False, True, True]
     assert [each.met for each in gpu] == [True, False, True, False]
@@ -39,7 +41,7 @@ def test_targets_are_differences_and_ratios_within_one_run() -> None:
 def test_the_command_prints_a_table_and_writes_json(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(executor, "measure_executor", lambda: MEASURED)
+    monkeypatch.setattr(executor_jobs, "measure_executor", lambda: MEASURED)
     file = tmp_path / "executor.json"
     shown = CliRunner().invoke(commands, ["bench", "executor", "--json", str(file)])
     assert shown.exit_code == 0, shown.output

@@ -13,7 +13,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from gpu_executor.bench import batch, executor, persistent, suite
+from gpu_executor.bench import batch, executor_jobs, persistent, suite
 from gpu_executor.bench.results import BenchmarkResult, read_run
 from gpu_executor.bench.sampled import Sampled
 from gpu_executor.bench.suite import BENCHMARKS, Benchmark, MeasuredTables, Watch
@@ -203,7 +203,7 @@ def test_every_benchmark_has_figures_in_a_quick_run(
     monkeypatch.setattr(batch, "SIZES", (256,))
     monkeypatch.setattr(batch, "HOT_PATH_ROUNDS", 10)
     monkeypatch.setattr(batch, "CPU_TIMELINE_ELEMENTS", 256)
-    monkeypatch.setattr(executor, "MAP_ELEMENTS", 64)
+    monkeypatch.setattr(executor_jobs, "MAP_ELEMENTS", 64)
     file = tmp_path / "all.json"
     names = "stream", "batch", "executor"
     shown = run(

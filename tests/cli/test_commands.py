@@ -23,7 +23,7 @@ from gpu_executor.bench import (
     suite,
 )
 from gpu_executor.bench.timing import TimingBudget, time_function
-from gpu_executor.call import Array
+from gpu_executor.calls.call import Array
 from gpu_executor.cli import bench_stream, main
 from gpu_executor.cli.commands import commands
 from gpu_executor.soak import load_generator, runner

@@ -11,13 +11,13 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from gpu_executor.calibration import Calibration
 from gpu_executor.cli import doctor, options
 from gpu_executor.cli.commands import commands
+from gpu_executor.plan.calibration import Calibration
 from gpu_executor.vulkan import session
 from gpu_executor.vulkan.instance import Instance, find_devices
 from gpu_executor.vulkan.session import Session
-from gpu_executor.webgpu.executor import WgpuExecutor
+from gpu_executor.webgpu.wgpu_executor import WgpuExecutor
 from tests.support.calibrations import LAVAPIPE
 
 

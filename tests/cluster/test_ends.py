@@ -85,7 +85,9 @@ def test_a_failed_start_leaves_no_actor(
         return [first, dataclasses.replace(second, candidate=removed)]
 
     before = list_alive_actors()
-    monkeypatch.setattr("gpu_executor.cluster.executor.find_placements", place_on_removed_device)
+    monkeypatch.setattr(
+        "gpu_executor.cluster.ray_executor.find_placements", place_on_removed_device
+    )
     with pytest.raises(NoDeviceError, match="removed device"):
         gx.cluster.RayExecutor("cpu")
     wait_until(lambda: list_alive_actors() == before)

@@ -67,7 +67,7 @@ def open_on_first_node(
     @contextlib.contextmanager
     def opened(**options: Any) -> Iterator[RayExecutor]:
         monkeypatch.setattr(
-            "gpu_executor.cluster.executor.find_placements",
+            "gpu_executor.cluster.ray_executor.find_placements",
             lambda *asked: find_placements(*asked)[:1],
         )
         with gx.cluster.RayExecutor("cpu", **options) as executor, open_gate_at_exit(tmp_path):
@@ -220,7 +220,7 @@ def test_better_devices_get_all_jobs_until_they_are_lost(
     """The first node has only NumPy, the new one Vulkan. The gated kernel blocks on NumPy only."""
     monkeypatch.setattr("gpu_executor.cluster.dispatcher.MAX_FAILED_OPENS", 1)
     monkeypatch.setattr(
-        "gpu_executor.cluster.executor.find_placements",
+        "gpu_executor.cluster.ray_executor.find_placements",
         lambda _, *asked: find_placements("cpu", *asked)[:1],
     )
     jobs = [make_pair(number) for number in range(30)]
@@ -248,7 +248,8 @@ def test_a_new_node_with_worse_devices_is_not_used(
     log: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(
-        "gpu_executor.cluster.executor.find_placements", lambda *asked: find_placements(*asked)[:1]
+        "gpu_executor.cluster.ray_executor.find_placements",
+        lambda *asked: find_placements(*asked)[:1],
     )
     monkeypatch.setattr(
         "gpu_executor.cluster.node_watcher.request_candidates",

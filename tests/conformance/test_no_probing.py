@@ -13,7 +13,7 @@ import pytest
 
 import gpu_executor
 from gpu_executor.backend import Backend, BackendStats
-from gpu_executor.dispatch import ArrayDevice
+from gpu_executor.calls.dispatch import ArrayDevice
 from tests.support.statements import list_imports
 
 ROOT = Path(gpu_executor.__file__).parent

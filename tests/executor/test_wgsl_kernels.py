@@ -12,7 +12,7 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.errors import DeviceLostError, KernelError, NoDeviceError, WrongResultError
 from gpu_executor.executor.candidates import FINDERS, BackendName, DeviceCandidate
-from gpu_executor.webgpu.executor import WgpuExecutor
+from gpu_executor.webgpu.wgpu_executor import WgpuExecutor
 from tests.support.executors import ADD, words
 from tests.support.jobs import check_sums
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.lru import LruCache
+from gpu_executor.common.lru import LruCache
 from tests.support.device_arrays import get_device_memory
 
 

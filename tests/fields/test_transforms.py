@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.dispatch import Dispatch
+from gpu_executor.calls.dispatch import Dispatch
 from gpu_executor.fields import BABYBEAR, GOLDILOCKS, Field, FieldArray
 from gpu_executor.kernels.modules import SpecId
 from gpu_executor.ops import transform_splits, transforms

@@ -18,9 +18,9 @@ import numpy.typing as npt
 import pytest
 
 import gpu_executor as gx
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.calls.dispatch import ArrayDevice
 from gpu_executor.curves import Curve, PointArray
-from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.kernels import curves as curve_kernels
 from gpu_executor.kernels import modules
 from gpu_executor.kernels.build import GLSL

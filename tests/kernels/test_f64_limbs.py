@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.dispatch import Dispatch
+from gpu_executor.calls.dispatch import Dispatch
 from gpu_executor.errors import DeviceLacksError
 from gpu_executor.fields import BLS12_381_FR, Field
 from gpu_executor.kernel import Kernel

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import Dispatch, Step
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.calls.dispatch import Dispatch, Step
 from gpu_executor.fields import BABYBEAR, BLS12_381_FR, GOLDILOCKS, MERSENNE31, Field, FieldArray
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.elements import CONVERSIONS, OPERATIONS, PACKABLE, element_kernel

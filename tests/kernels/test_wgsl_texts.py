@@ -15,11 +15,11 @@ import pytest
 import wgpu
 
 from gpu_executor.errors import KernelError
+from gpu_executor.kernel.wgsl import PARAMETER_WORDS, WgslCode
 from gpu_executor.kernels import wgsl_texts
 from gpu_executor.kernels.wgsl_texts import REDUCTION_BLOCK
 from gpu_executor.primes import NAMED, Prime, words
 from gpu_executor.primes.prime import MAX_BITS, WORD_BITS, LimbLayout, is_prime
-from gpu_executor.wgsl import PARAMETER_WORDS, WgslCode
 from tests.conftest import elements
 
 Array = npt.NDArray[Any]

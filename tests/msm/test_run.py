@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
+from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.curves import Curve, PointArray
-from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import (
     ArgumentShapeError,

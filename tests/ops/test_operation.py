@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import gpu_executor
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.calls.dispatch import Algorithms
 from gpu_executor.cpu.backend import CpuBackend
-from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import Algorithms
 from gpu_executor.ops.operation import Operation, operation, uniform_operation
 
 

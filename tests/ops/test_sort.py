@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.dispatch import Dispatch
+from gpu_executor.calls.dispatch import Dispatch
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
 from gpu_executor.kernels.sorting import SCAN_STEP, SHARED_BINS, Tile, choose_tile
 from gpu_executor.ops.sort import MAX_SCAN_CHUNKS, SINGLE_SCAN, exclusive_scan, sort_pairs

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpu_executor as gx
-from gpu_executor.calibration import LARGE_COPY_BYTES, VERSION, Calibration
 from gpu_executor.device_info import DeviceInfo
+from gpu_executor.plan.calibration import LARGE_COPY_BYTES, VERSION, Calibration
 from gpu_executor.vulkan import disk_cache
 from gpu_executor.vulkan.disk_cache import calibration_path, read_calibration, write_calibration
 from tests.support.calibrations import (

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gpu_executor.calibration import LARGEST, SMALLEST, Calibration
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.plan import MAX_SLOTS, DataPath, Plan, QueueUse, Request, RunOptions, make_plan
+from gpu_executor.plan.calibration import LARGEST, SMALLEST, Calibration
 from gpu_executor.plan.forecast import PipelinePace, Schedule, Work, forecast
 from gpu_executor.settings import Settings
 from tests.support.calibrations import (

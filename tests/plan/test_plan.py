@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_executor.call import Operand
+from gpu_executor.calls.call import Operand
 from gpu_executor.device_info import DeviceInfo, Kind
 from gpu_executor.errors import DeviceLacksError, KernelError, OutOfMemoryError
 from gpu_executor.kernel import ElementType, Kernel

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gpu_executor.errors import SpirvError
-from gpu_executor.kernel_arguments import have_same_layout
+from gpu_executor.kernel.arguments import have_same_layout
 from gpu_executor.spirv import ShaderInterface, StorageBlock, read_interface
 from tests.support.glsl import assemble_spirv, compile_glsl
 

@@ -15,7 +15,7 @@ from gpu_executor.bench.buckets import (
     SingleTaskRow,
     Spread,
 )
-from gpu_executor.bench.executor import ExecutorMeasurement
+from gpu_executor.bench.executor_jobs import ExecutorMeasurement
 from gpu_executor.bench.fields import FieldRow, StreamedOperation
 from gpu_executor.bench.first_call import FirstCallTimes
 from gpu_executor.bench.kzg import FUNCTIONS, KzgRow, StageRow

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from gpu_executor.calibration import Calibration
+from gpu_executor.plan.calibration import Calibration
 
 H200 = Calibration(
     copy_in=45.7e9,

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 import gpu_executor as gx
 from gpu_executor.kernel import Shape
-from gpu_executor.wgsl import WgslCode
+from gpu_executor.kernel.wgsl import WgslCode
 from tests.support.custom_kernels import BODY, buffer, kernel
 
 Array = npt.NDArray[Any]

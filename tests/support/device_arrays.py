@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import Dispatch
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.calls.dispatch import Dispatch
 from gpu_executor.vulkan.descriptors import VALUES_PER_BINDING, DescriptorSet, SetLayout
 from gpu_executor.vulkan.device_memory import DeviceMemory
 from gpu_executor.vulkan.device_storage import STATUS_BYTES

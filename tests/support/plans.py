@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from gpu_executor.call import Operand
+from gpu_executor.calls.call import Operand
 from gpu_executor.device_info import DeviceInfo, Kind, Limits, MemoryHeap, QueueFamily
 from gpu_executor.kernel import ElementType
 from gpu_executor.kernels import load

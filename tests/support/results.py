@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import gpu_executor as gx
-from gpu_executor.result_memory import MIN_RECYCLED_BYTES
+from gpu_executor.arrays.result_memory import MIN_RECYCLED_BYTES
 from tests.support.jobs import Array
 
 COUNT = MIN_RECYCLED_BYTES // 4 + 70

@@ -11,7 +11,7 @@ import gpu_executor as gx
 from gpu_executor.kernel import Kernel
 from gpu_executor.webgpu.buffer_pool import BufferPool
 from gpu_executor.webgpu.buffer_set import BufferSet
-from gpu_executor.webgpu.stats import WgpuStats
+from gpu_executor.webgpu.wgpu_stats import WgpuStats
 
 MATMUL, REDUCE = gx.kernels.load("matmul_u32"), gx.kernels.load("reduce_sum_u32")
 

@@ -15,9 +15,9 @@ from prometheus_client.openmetrics import parser as openmetrics
 
 import gpu_executor as gx
 from gpu_executor.errors import SettingsError, WrongResultError
-from gpu_executor.executor.stats import FAMILIES
-from gpu_executor.vulkan.stats import Stats
-from gpu_executor.webgpu.stats import WgpuStats
+from gpu_executor.executor.executor_stats import FAMILIES
+from gpu_executor.vulkan.vulkan_stats import Stats
+from gpu_executor.webgpu.wgpu_stats import WgpuStats
 from tests.conftest import RunPython
 from tests.support.backend_faults import corrupt_results, hold_calls, lose
 from tests.support.executors import cpu

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 
 import gpu_executor as gx
 from gpu_executor.errors import ClosedError
-from gpu_executor.executor.stats import FAMILIES
+from gpu_executor.executor.executor_stats import FAMILIES
 from gpu_executor.telemetry.exporters.prometheus import MetricsServer
 from tests.conftest import RunPython
 from tests.support.executors import cpu

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.calibration import Calibration
+from gpu_executor.plan.calibration import Calibration
 from gpu_executor.vulkan.disk_cache import write_calibration
 from tests.conftest import OpenGpu
 from tests.support.calibrations import EAGER, H200, LAVAPIPE

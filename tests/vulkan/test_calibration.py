@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.calibration import Calibration
 from gpu_executor.kernel import ElementType
+from gpu_executor.plan.calibration import Calibration
 from gpu_executor.vulkan import binding, copy_threads
 from gpu_executor.vulkan import session as session_module
 from gpu_executor.vulkan.disk_cache import calibration_path, read_calibration, write_calibration

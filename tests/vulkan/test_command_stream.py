@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.dispatch import ArrayCopy, Dispatch
+from gpu_executor.calls.dispatch import ArrayCopy, Dispatch
 from gpu_executor.kernels.catalogue import COPY_UNIT_BYTES, copy_kernel
 from gpu_executor.vulkan import binding, bound_steps, command_stream, step_binder
 from tests.conftest import OpenGpu

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.device_array import DeviceArray
+from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
 from gpu_executor.kernels.catalogue import field_kernel
 from gpu_executor.primes import BLS12_381_FQ, words

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.calibration import MIN_FILL_BYTES_IN_PARTS
+from gpu_executor.plan.calibration import MIN_FILL_BYTES_IN_PARTS
 from gpu_executor.vulkan.copy_threads import CopyThreads, Part
 from gpu_executor.vulkan.timeline import Timeline
 from tests.conftest import OpenGpu

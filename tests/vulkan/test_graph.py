@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.dispatch import Dispatch
+from gpu_executor.calls.dispatch import Dispatch
 from gpu_executor.vulkan.timeline import Timeline
 from tests.conftest import OpenGpu
 from tests.support.device_arrays import COUNT, draw_words, get_device_memory, submit_sum

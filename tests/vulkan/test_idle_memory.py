@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.idle_memory import MemoryUse
+from gpu_executor.arrays.idle_memory import MemoryUse
+from gpu_executor.arrays.result_memory import MIN_RECYCLED_BYTES
 from gpu_executor.plan.plan import LARGE_CALL
-from gpu_executor.result_memory import MIN_RECYCLED_BYTES
 from tests.conftest import OpenGpu, on_both_paths
 from tests.support.jobs import ADD_U32, check_sums, word_jobs
 from tests.support.threads import in_threads

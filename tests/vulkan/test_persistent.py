@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor import call as call_module
-from gpu_executor.kernel_arguments import declare_buffers
+from gpu_executor.calls import call as call_module
+from gpu_executor.kernel.arguments import declare_buffers
 from gpu_executor.kernels.catalogue import field_kernel
 from gpu_executor.kernels.modules import SpecId
 from gpu_executor.primes import BLS12_381_FQ, Prime, words

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.call import check
+from gpu_executor.calls.call import check
 from gpu_executor.device_info import QueueFamily
 from gpu_executor.errors import NoDeviceError
 from gpu_executor.plan import Piece, strategy

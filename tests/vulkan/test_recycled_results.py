@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.result_memory import MAX_PROBES, MIN_RECYCLED_BYTES
+from gpu_executor.arrays.result_memory import MAX_PROBES, MIN_RECYCLED_BYTES
 from gpu_executor.vulkan import binding, mapped_arrays
 from gpu_executor.vulkan.mapped_arrays import RecycledResults
 from tests.conftest import OpenGpu, on_both_paths

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.call import Array
-from gpu_executor.dispatch import Dispatch
+from gpu_executor.calls.call import Array
+from gpu_executor.calls.dispatch import Dispatch
 from gpu_executor.vulkan import binding, transfers
 from gpu_executor.vulkan.commands import MAX_UPDATE_BYTES
 from gpu_executor.vulkan.mapped_arrays import RecycledResults
@@ -335,7 +335,7 @@ def test_cached_values_are_made_at_once_while_a_graph_is_recorded(fresh_gpu: Ope
 SCRIPT = """
 import numpy as np
 import gpu_executor as gx
-from gpu_executor.dispatch import ArrayCopy, Dispatch
+from gpu_executor.calls.dispatch import ArrayCopy, Dispatch
 from gpu_executor.vulkan import transfers
 from gpu_executor.vulkan.commands import Recorder
 

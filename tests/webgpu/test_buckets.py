@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.call import Signature, check
-from gpu_executor.idle_memory import IdleMemory
+from gpu_executor.arrays.idle_memory import IdleMemory
+from gpu_executor.calls.call import Signature, check
 from gpu_executor.kernel import Kernel
 from gpu_executor.webgpu.buffer_pool import SMALLEST_UNITS, UNIT, BufferPool
 from gpu_executor.webgpu.buffer_set import BufferSet

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.call import Call
+from gpu_executor.calls.call import Call
 from gpu_executor.plan import Piece
 from gpu_executor.webgpu import scheduler
 from gpu_executor.webgpu.buffer_pool import BufferPool

@@ -8,9 +8,9 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.errors import DeviceLacksError, KernelError
 from gpu_executor.kernel import Kernel
+from gpu_executor.kernel.wgsl import WgslCode
 from gpu_executor.webgpu.device import WebGpuDevice
 from gpu_executor.webgpu.pipelines import LARGE_BUCKET
-from gpu_executor.wgsl import WgslCode
 from tests.conftest import OpenWebGpu
 from tests.support.jobs import ADD_U32
 from tests.support.webgpu import declare_buffers, make_text, make_whole_kernel

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.idle_memory import MemoryUse
-from gpu_executor.result_memory import MIN_RECYCLED_BYTES
+from gpu_executor.arrays.idle_memory import MemoryUse
+from gpu_executor.arrays.result_memory import MIN_RECYCLED_BYTES
 from tests.conftest import OpenWebGpu
 from tests.support.jobs import ADD_U32, check_sums, word_jobs
 from tests.support.threads import in_threads

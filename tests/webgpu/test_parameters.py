@@ -12,7 +12,7 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.errors import ArgumentTypeError, KernelError
 from gpu_executor.kernel import Kernel
-from gpu_executor.wgsl import WgslCode
+from gpu_executor.kernel.wgsl import WgslCode
 from tests.support.custom_kernels import buffer
 from tests.support.glsl import compile_glsl
 from tests.support.webgpu import (

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
+from gpu_executor.arrays.result_memory import MAX_PROBES, MIN_RECYCLED_BYTES
 from gpu_executor.plan import round_up_to_class
-from gpu_executor.result_memory import MAX_PROBES, MIN_RECYCLED_BYTES
 from gpu_executor.webgpu.buffer_set import BufferSet
 from tests.conftest import OpenWebGpu
 from tests.support.jobs import ADD_U32, FQ_ADD, TOO_LARGE, Array, check_sums, word_jobs

@@ -19,7 +19,7 @@ from gpu_executor.bench.timing import (
     time_interleaved,
     warm_up_device,
 )
-from gpu_executor.call import Array, Call
+from gpu_executor.calls.call import Array, Call
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.kernels import load
 from gpu_executor.plan import Piece, Plan, QueueUse, RunOptions

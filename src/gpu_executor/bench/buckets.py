@@ -29,11 +29,11 @@ import numpy as np
 from gpu_executor.bench.sampled import Sampled
 from gpu_executor.bench.timing import compute_medians, time_interleaved
 from gpu_executor.bench.webgpu_baseline import AddOperands, WebGpuBaseline
-from gpu_executor.call import Array
+from gpu_executor.calls.call import Array
 from gpu_executor.kernels import load
 from gpu_executor.settings import Settings
 from gpu_executor.webgpu.device import WebGpuDevice
-from gpu_executor.webgpu.executor import WgpuExecutor
+from gpu_executor.webgpu.wgpu_executor import WgpuExecutor
 
 K = 1 << 10
 SIZE_MULTIPLE = 4

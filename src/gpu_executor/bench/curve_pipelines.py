@@ -14,13 +14,13 @@ from time import perf_counter
 
 import numpy as np
 
+from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.bench.child_process import run_python
 from gpu_executor.bench.first_call import DRIVER_CACHE_OFF
 from gpu_executor.bench.targets import Target
+from gpu_executor.calls.dispatch import Dispatch
 from gpu_executor.curves import Curve, PointArray
 from gpu_executor.curves.parameters import get_named
-from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import Dispatch
 from gpu_executor.msm.plan import plan_msm
 from gpu_executor.msm.stages import Msm
 from gpu_executor.ops.points import make_points

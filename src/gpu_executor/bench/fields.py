@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.bench.inputs import DISTINCT, tile_elements
 from gpu_executor.bench.kernel_timing import time_kernel
 from gpu_executor.bench.targets import Target, is_h200
@@ -22,9 +23,8 @@ from gpu_executor.bench.timing import (
     time_resident,
     time_steps,
 )
-from gpu_executor.device_array import DeviceArray
+from gpu_executor.calls.dispatch import Dispatch, Step
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.dispatch import Dispatch, Step
 from gpu_executor.fields import Field, FieldArray
 from gpu_executor.fields.field import NAMED_FIELDS
 from gpu_executor.kernels.catalogue import COPY_UNIT_BYTES, copy_kernel, mont_mul_chain_kernel

@@ -10,7 +10,7 @@ import random
 
 import numpy as np
 
-from gpu_executor.call import Array
+from gpu_executor.calls.call import Array
 from gpu_executor.kernels import load
 from gpu_executor.primes import Prime, words
 

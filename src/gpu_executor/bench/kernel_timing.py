@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.bench.inputs import tile_elements
 from gpu_executor.bench.sampled import Sampled
-from gpu_executor.call import check
-from gpu_executor.device_array import DeviceArray
+from gpu_executor.calls.call import check
 from gpu_executor.kernel import ElementType, Kernel
-from gpu_executor.parameters import NO_VALUES
+from gpu_executor.kernel.parameters import NO_VALUES
 from gpu_executor.plan.plan import choose_work_groups
 from gpu_executor.primes import Prime
 from gpu_executor.vulkan.binding import Handle, get_integer, vk

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.bench.kernel_timing import time_calls
 from gpu_executor.bench.targets import Target, is_h200
-from gpu_executor.call import Array
-from gpu_executor.device_array import DeviceArray
+from gpu_executor.calls.call import Array
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.kernel import Kernel, Shape
 from gpu_executor.kernels import load

@@ -19,13 +19,13 @@ from time import perf_counter
 import numpy as np
 import numpy.typing as npt
 
+from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.bench import fields
 from gpu_executor.bench.sampled import Sampled
 from gpu_executor.bench.targets import Target, is_h200
 from gpu_executor.bench.timing import time_interleaved
 from gpu_executor.curves import Curve, PointArray, PointTable
 from gpu_executor.curves.parameters import get_named
-from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.fields import Field, FieldArray
 from gpu_executor.msm.parts import plan_whole

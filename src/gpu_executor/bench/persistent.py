@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gpu_executor.bench.inputs import check_sums, tile_elements
 from gpu_executor.bench.timing import time_function
-from gpu_executor.call import Array
+from gpu_executor.calls.call import Array
 from gpu_executor.primes import BLS12_381_FQ
 from gpu_executor.vulkan.one_shot import VulkanSpirvBackend
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend

@@ -17,7 +17,7 @@ import numpy as np
 from gpu_executor.bench.inputs import check_sums, tile_elements
 from gpu_executor.bench.sampled import Sampled
 from gpu_executor.bench.timing import compute_medians, time_interleaved
-from gpu_executor.call import Array
+from gpu_executor.calls.call import Array
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels import load

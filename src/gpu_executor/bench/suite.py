@@ -21,7 +21,7 @@ from gpu_executor.bench import (
     batch,
     buckets,
     curve_pipelines,
-    executor,
+    executor_jobs,
     fields,
     first_call,
     kzg,
@@ -405,7 +405,7 @@ class ExecutorTimes:
     """GpuExecutor beside its backend."""
 
     device: DeviceInfo
-    measured: executor.ExecutorMeasurement
+    measured: executor_jobs.ExecutorMeasurement
     targets: list[Target]
 
     def tables(self) -> dict[str, Any]:
@@ -416,11 +416,11 @@ def measure_executor(_watch: Watch, *, quick: bool = False) -> ExecutorTimes:
     """Measure small calls, many jobs, and jobs of many threads."""
     device = select_device()
     measured = (
-        executor.measure_executor(jobs=200, small_jobs=100, rounds=3, budget=QUICK_SECONDS)
+        executor_jobs.measure_executor(jobs=200, small_jobs=100, rounds=3, budget=QUICK_SECONDS)
         if quick
-        else executor.measure_executor()
+        else executor_jobs.measure_executor()
     )
-    targets = executor.check_targets(measured, on_gpu=device.kind != "cpu")
+    targets = executor_jobs.check_targets(measured, on_gpu=device.kind != "cpu")
     return ExecutorTimes(device, measured, targets)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from gpu_executor.bench.sampled import Sampled
-from gpu_executor.dispatch import Step
+from gpu_executor.calls.dispatch import Step
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
 MAX_STEPS_TOGETHER = 16

@@ -30,8 +30,8 @@ from gpu_executor.bench.timing import (
     record_graph,
     time_resident,
 )
+from gpu_executor.calls.dispatch import ArrayCopy
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.dispatch import ArrayCopy
 from gpu_executor.fields import BABYBEAR, BLS12_381_FR, GOLDILOCKS, Field, FieldArray
 from gpu_executor.ops.elementwise import Words
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend

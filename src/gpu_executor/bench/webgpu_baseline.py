@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gpu_executor.call import Array
+from gpu_executor.calls.call import Array
 from gpu_executor.kernels import load
 from gpu_executor.webgpu.device import WebGpuDevice
 

@@ -19,7 +19,7 @@ from gpu_executor.bench.suite import BENCHMARKS, Item, select_device
 from gpu_executor.cli.bench_output import json_option, print_device
 from gpu_executor.cli.output import STDOUT, JsonOutput, console, make_table, print_text
 from gpu_executor.cli.progress import ProgressView, open_progress
-from gpu_executor.files import write_atomically
+from gpu_executor.common.files import write_atomically
 
 DURATIONS = {True: "2 to 4", False: "5 to 15"}
 """Minutes of all benchmarks, of a quick run and of a full one: on lavapipe with two idle cores."""

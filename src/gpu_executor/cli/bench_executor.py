@@ -8,7 +8,7 @@ import click
 from rich.table import Table
 
 from gpu_executor.bench import suite
-from gpu_executor.bench.executor import (
+from gpu_executor.bench.executor_jobs import (
     MAP_ELEMENTS,
     MAP_JOBS,
     SMALL_ELEMENTS,

@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 from rich.table import Table
 
-from gpu_executor.calibration import Calibration
 from gpu_executor.cli.options import make_json_option
 from gpu_executor.cli.output import (
     JsonOutput,
@@ -19,8 +18,9 @@ from gpu_executor.cli.output import (
     print_text,
 )
 from gpu_executor.cli.progress import show_work
+from gpu_executor.common.files import check_folder_writable
 from gpu_executor.errors import GpuError, SettingsError
-from gpu_executor.files import check_folder_writable
+from gpu_executor.plan.calibration import Calibration
 from gpu_executor.settings import Settings
 from gpu_executor.vulkan.disk_cache import calibration_path, read_calibration
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend

@@ -13,9 +13,9 @@ from rich.markup import escape
 from gpu_executor.cli.devices import list_adapters
 from gpu_executor.cli.output import console
 from gpu_executor.cli.smoke import check_every_path
+from gpu_executor.common.files import check_folder_writable
 from gpu_executor.errors import GpuError
 from gpu_executor.executor.candidates import DEFERS_WEBGPU
-from gpu_executor.files import check_folder_writable
 from gpu_executor.settings import Settings
 from gpu_executor.vulkan.binding import allocate_out, vk
 from gpu_executor.vulkan.device import unpack_version

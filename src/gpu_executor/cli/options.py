@@ -14,7 +14,7 @@ import click
 
 from gpu_executor.bench.results import read_memory_bytes
 from gpu_executor.cli.output import STDOUT, format_gibibytes, send_text_to_stderr
-from gpu_executor.files import check_writable
+from gpu_executor.common.files import check_writable
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -10,8 +10,8 @@ from gpu_executor.bench.results import read_run
 from gpu_executor.cli.options import make_output_option
 from gpu_executor.cli.output import print_text
 from gpu_executor.cli.progress import show_work
+from gpu_executor.common.files import check_writable
 from gpu_executor.errors import SettingsError
-from gpu_executor.files import check_writable
 from gpu_executor.report.page import make_page
 from gpu_executor.report.picture import draw_pictures
 

@@ -12,7 +12,7 @@ import numpy as np
 from rich.markup import escape
 
 from gpu_executor.bench.inputs import tile_elements
-from gpu_executor.call import Array
+from gpu_executor.calls.call import Array
 from gpu_executor.cli.options import CountInMemory
 from gpu_executor.cli.output import console
 from gpu_executor.cpu import field_oracle

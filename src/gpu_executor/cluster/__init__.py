@@ -16,7 +16,7 @@ from gpu_executor.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from gpu_executor.cluster.actor import start_actors
-    from gpu_executor.cluster.executor import RayExecutor
+    from gpu_executor.cluster.ray_executor import RayExecutor
 
 __all__ = ["RayExecutor", "start_actors"]
 MODULES = {"RayExecutor": "executor", "start_actors": "actor"}

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import ray
 from ray import cloudpickle
 
-from gpu_executor.arguments import describe
+from gpu_executor.calls.arguments import describe
 from gpu_executor.cluster.nodes import find_placements, pin_to_node
 from gpu_executor.cluster.serialization import PackedCalls, RemoteFailure, unpack_calls
 from gpu_executor.errors import ArgumentTypeError, NoDeviceError

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from ray import ObjectRef
 
-from gpu_executor.arguments import describe
-from gpu_executor.call import Array, as_arrays, check
+from gpu_executor.calls.arguments import describe
+from gpu_executor.calls.call import Array, as_arrays, check
 from gpu_executor.errors import ArgumentTypeError, ClosedError, QueueFullError
 from gpu_executor.executor.jobs import CallArguments
 from gpu_executor.kernel import Kernel

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from ray import cloudpickle
 
-from gpu_executor.call import Array
+from gpu_executor.calls.call import Array
 from gpu_executor.errors import GpuError
 from gpu_executor.executor.jobs import CallArguments
 from gpu_executor.kernel import Kernel

@@ -12,9 +12,12 @@ from typing import Any, Self, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.arguments import collect_jobs, describe
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.arrays.idle_memory import MemoryUse
+from gpu_executor.arrays.overlaps import list_outputs
 from gpu_executor.backend import BackendStats, PlainArrays
-from gpu_executor.call import (
+from gpu_executor.calls.arguments import collect_jobs, describe
+from gpu_executor.calls.call import (
     Array,
     Signature,
     SignatureCache,
@@ -24,6 +27,8 @@ from gpu_executor.call import (
     check_keep,
     iterate_params,
 )
+from gpu_executor.calls.dispatch import CopiesToDevice, upload
+from gpu_executor.calls.streams import SequentialStream, StreamJob
 from gpu_executor.cpu.device_memory import CpuMemory, describe_host
 from gpu_executor.cpu.reference import (
     arrange_inputs,
@@ -31,9 +36,7 @@ from gpu_executor.cpu.reference import (
     check_has_reference,
     compute_reference,
 )
-from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.dispatch import CopiesToDevice, upload
 from gpu_executor.errors import (
     ArgumentTypeError,
     ClosedError,
@@ -41,10 +44,7 @@ from gpu_executor.errors import (
     GpuError,
 )
 from gpu_executor.graphs import Graph
-from gpu_executor.idle_memory import MemoryUse
 from gpu_executor.kernel import Kernel
-from gpu_executor.overlaps import list_outputs
-from gpu_executor.streams import SequentialStream, StreamJob
 from gpu_executor.telemetry.profile import ActiveProfile, StageProfile
 from gpu_executor.telemetry.spans import TraceFile
 from gpu_executor.telemetry.stages import Record, sum_records

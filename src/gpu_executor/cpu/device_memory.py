@@ -16,13 +16,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from gpu_executor.call import Array
-from gpu_executor.device_array import DeviceArray, Shape
+from gpu_executor.arrays.device_array import DeviceArray, Shape
+from gpu_executor.calls.call import Array
+from gpu_executor.calls.dispatch import Algorithms, Dispatch, Step, assign_array, copy_array
+from gpu_executor.common.lru import LruCache
 from gpu_executor.device_info import DeviceInfo, Limits, MemoryHeap
-from gpu_executor.dispatch import Algorithms, Dispatch, Step, assign_array, copy_array
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError, NotSupportedError
 from gpu_executor.kernel import to_native
-from gpu_executor.lru import LruCache
 
 MAX_CACHED = 256
 """Values that `CpuMemory.cache` holds, such as encoded integers."""

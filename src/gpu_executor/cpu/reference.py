@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpu_executor.call import Array, Operand, Signature
+from gpu_executor.calls.call import Array, Operand, Signature
 from gpu_executor.errors import GpuError, KernelError
 from gpu_executor.kernel import Kernel
 

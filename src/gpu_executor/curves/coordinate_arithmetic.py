@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.curves.point_array import PointArray, PointCurve
-from gpu_executor.device_array import DeviceArray
 from gpu_executor.ops import point_bytes
 from gpu_executor.ops.host_points import get_arithmetic
 from gpu_executor.primes import words

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.arguments import is_integer, parse_shape
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.calls.arguments import is_integer, parse_shape
+from gpu_executor.common.value_keys import ByIdentity
 from gpu_executor.curves import point_operations
 from gpu_executor.curves.coordinate_arithmetic import FieldCoordinates, IntegerCoordinates
 from gpu_executor.curves.endomorphism import Endomorphism
@@ -28,7 +30,6 @@ from gpu_executor.curves.point_array import (
 )
 from gpu_executor.curves.point_encoding import PointEncoding
 from gpu_executor.curves.weil_pairing import is_paired_to_one, may_have_more_points_of_order
-from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import (
     ArgumentShapeError,
     ArgumentTypeError,
@@ -61,7 +62,6 @@ from gpu_executor.primes import Prime, words
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.encoding import ByteOrder
 from gpu_executor.primes.glv import Glv, find_cube_root_of_unity, make_glv
-from gpu_executor.value_keys import ByIdentity
 
 if TYPE_CHECKING:
     from gpu_executor.backend import Backend

@@ -16,9 +16,9 @@ from typing import Any, Literal, NoReturn, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from gpu_executor.arrays.device_array import DeviceArray, Shape
+from gpu_executor.calls.dispatch import ArrayDevice
 from gpu_executor.curves.point_operations import to_affine
-from gpu_executor.device_array import DeviceArray, Shape
-from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError
 from gpu_executor.fields.layout_array import LayoutArray
 from gpu_executor.fields.numpy_functions import SHAPE_FUNCTIONS, Functions, call_numpy_function

@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.arguments import is_masked
+from gpu_executor.calls.arguments import is_masked
 from gpu_executor.curves.coordinate_arithmetic import CoordinateArithmetic, Sign
 from gpu_executor.curves.point_array import PointArray
 from gpu_executor.errors import (

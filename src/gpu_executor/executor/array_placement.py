@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from numbers import Integral
 
-from gpu_executor.arguments import describe
-from gpu_executor.device_array import DeviceArray
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.calls.arguments import describe
 from gpu_executor.errors import (
     ArgumentTypeError,
     ClosedError,

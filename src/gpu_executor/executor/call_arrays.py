@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpu_executor.device_array import DeviceArray
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.arrays.overlaps import list_outputs
 from gpu_executor.errors import DeviceLostError
 from gpu_executor.executor.jobs import CallArguments
-from gpu_executor.overlaps import list_outputs
 
 LabelledArray = tuple[str, DeviceArray]
 """A device array, and how messages refer to it: "argument 0"."""

@@ -14,9 +14,11 @@ from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.arrays.overlaps import list_outputs
+from gpu_executor.arrays.typed_array import TypedArray
 from gpu_executor.backend import Backend
-from gpu_executor.call import SignatureCache, as_arrays, check_keep, copy_elements
-from gpu_executor.device_array import DeviceArray
+from gpu_executor.calls.call import SignatureCache, as_arrays, check_keep, copy_elements
 from gpu_executor.errors import KernelError
 from gpu_executor.executor.call_arrays import label_arrays, touches_device, writes_to_device
 from gpu_executor.executor.device_pool import DevicePool
@@ -33,8 +35,6 @@ from gpu_executor.executor.jobs import (
 )
 from gpu_executor.executor.open_device import OpenDevice
 from gpu_executor.kernel import Kernel
-from gpu_executor.overlaps import list_outputs
-from gpu_executor.typed_array import TypedArray
 
 
 class Failure(NamedTuple):

@@ -9,8 +9,8 @@ from itertools import groupby
 from typing import Any, Literal
 
 from gpu_executor.backend import Backend, open_backend
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import DeviceNotFoundError, GpuError, NoDeviceError, SettingsError
-from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.settings import Settings, resolve_settings
 from gpu_executor.vulkan.disk_cache import read_calibration
 from gpu_executor.vulkan.instance import find_devices

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from gpu_executor.arguments import is_masked
-from gpu_executor.call import Array
+from gpu_executor.calls.arguments import is_masked
+from gpu_executor.calls.call import Array
 from gpu_executor.errors import GpuError
 from gpu_executor.executor.jobs import Arrays, CallArguments
 from gpu_executor.kernel import ElementType, Kernel, Shape

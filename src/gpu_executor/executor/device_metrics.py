@@ -17,12 +17,12 @@ from time import perf_counter
 from typing import Any
 
 from gpu_executor.backend import Backend, BackendProfile
-from gpu_executor.call import check
+from gpu_executor.calls.call import check
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import GpuError
 from gpu_executor.executor.candidates import DeviceCandidate
 from gpu_executor.executor.jobs import CallArguments, Job, get_current_context
 from gpu_executor.kernel import Kernel
-from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.telemetry import load_exporter
 from gpu_executor.telemetry.histogram import Histogram
 from gpu_executor.telemetry.spans import Span, SpanAttributes

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from gpu_executor.backend import Backend
-from gpu_executor.call import check
+from gpu_executor.calls.call import check
 from gpu_executor.errors import (
     ClosedError,
     DeviceLostError,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from gpu_executor.call import as_arrays
+from gpu_executor.calls.call import as_arrays
 from gpu_executor.errors import ClosedError
 from gpu_executor.executor.call_arrays import label_arrays, touches_device
 from gpu_executor.executor.candidates import DeviceRanking

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from threading import get_ident
 from time import monotonic
 
+from gpu_executor.common.fork import raise_forked, register_fork_handler
 from gpu_executor.errors import ClosedError, QueueFullError
 from gpu_executor.executor.jobs import Job, SharedJob
 from gpu_executor.executor.work_stealing import DeviceRates, WorkSplit
-from gpu_executor.fork import raise_forked, register_fork_handler
 from gpu_executor.settings import WhenFull
 
 MAX_BATCH_CALLS = 64

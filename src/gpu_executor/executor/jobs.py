@@ -20,8 +20,9 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
-from gpu_executor.arguments import check_is_kernel, collect_jobs, zip_iterables
-from gpu_executor.call import (
+from gpu_executor.arrays.typed_array import TypedWords
+from gpu_executor.calls.arguments import check_is_kernel, collect_jobs, zip_iterables
+from gpu_executor.calls.call import (
     NUMPY_OR_DEVICE,
     Array,
     Call,
@@ -30,6 +31,7 @@ from gpu_executor.call import (
     check,
     iterate_params,
 )
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import (
     ArgumentTypeError,
     ElementRangeError,
@@ -41,10 +43,8 @@ from gpu_executor.errors import (
 from gpu_executor.executor.future_internals import renew_lock
 from gpu_executor.executor.work_stealing import WorkSplit
 from gpu_executor.kernel import Kernel
-from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.settings import check_positive
 from gpu_executor.telemetry import load_exporter
-from gpu_executor.typed_array import TypedWords
 
 # Bound once: it is called for every job.
 get_current_context: Callable[[], Any] = load_exporter("span context")

@@ -8,10 +8,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import ClosedError, GpuError
 from gpu_executor.executor.job_queue import MAX_BATCH_CALLS
 from gpu_executor.executor.jobs import CallArguments, SharedJob, add_index
-from gpu_executor.lean_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

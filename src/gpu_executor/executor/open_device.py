@@ -23,9 +23,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.arrays.overlaps import find_conflict, list_outputs, select_host_arrays
 from gpu_executor.backend import Backend
-from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import ArrayDevice
+from gpu_executor.calls.dispatch import ArrayDevice
 from gpu_executor.errors import (
     ClosedError,
     DeviceLostError,
@@ -43,7 +44,6 @@ from gpu_executor.executor.device_metrics import DeviceCounts, DeviceMetrics, De
 from gpu_executor.executor.jobs import CallArguments, copy_exception, copy_exception_for_each
 from gpu_executor.executor.result_check import ResultChecker, ResultSample
 from gpu_executor.kernel import Kernel
-from gpu_executor.overlaps import find_conflict, list_outputs, select_host_arrays
 from gpu_executor.settings import Settings
 
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from gpu_executor.call import (
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.calls.call import (
     MAX_SIGNATURES,
     AnyArray,
     Array,
@@ -24,16 +25,15 @@ from gpu_executor.call import (
     SignatureCache,
     as_arrays,
 )
+from gpu_executor.common.lru import remember
 from gpu_executor.cpu.reference import (
     arrange_inputs,
     arrange_outputs,
     compute_elements,
     compute_reference,
 )
-from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import SettingsError, WrongResultError
 from gpu_executor.kernel import Argument, Kernel
-from gpu_executor.lru import remember
 
 
 class ResultChecker:

@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from time import perf_counter
 from typing import Any
 
+from gpu_executor.common.fork import register_fork_handler
 from gpu_executor.executor.device_metrics import DeviceMetrics
 from gpu_executor.executor.device_pool import DevicePool
 from gpu_executor.executor.job_queue import JobQueue
@@ -27,7 +28,6 @@ from gpu_executor.executor.jobs import (
     copy_exception_for_each,
 )
 from gpu_executor.executor.open_device import OpenDevice
-from gpu_executor.fork import register_fork_handler
 
 log = logging.getLogger("gpu_executor.executor")
 futures_log = logging.getLogger("concurrent.futures")  # as `Future` of the standard library

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.dispatch import ArrayDevice
+from gpu_executor.calls.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError
 from gpu_executor.fields.layout_array import LayoutArray
 from gpu_executor.ops import elementwise

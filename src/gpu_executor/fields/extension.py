@@ -13,8 +13,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.arguments import is_integer, parse_shape
-from gpu_executor.dispatch import ArrayDevice
+from gpu_executor.calls.arguments import is_integer, parse_shape
+from gpu_executor.calls.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, ElementRangeError
 from gpu_executor.fields.field import BLS12_377_FQ, BLS12_381_FQ, BN254_FQ, Field, shorten
 from gpu_executor.fields.finite_field import (

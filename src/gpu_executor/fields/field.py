@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.arguments import describe, parse_shape
-from gpu_executor.device_array import DeviceArray, Shape
-from gpu_executor.dispatch import ArrayDevice
+from gpu_executor.arrays.device_array import DeviceArray, Shape
+from gpu_executor.arrays.overlaps import is_same_view, may_overlap, overlaps_itself
+from gpu_executor.calls.arguments import describe, parse_shape
+from gpu_executor.calls.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError
 from gpu_executor.fields.finite_field import (
     FiniteField,
@@ -27,7 +28,6 @@ from gpu_executor.kernels.catalogue import find_field_operation
 from gpu_executor.ops import elementwise, matrices, polynomials, powers, scans, transforms
 from gpu_executor.ops.elementwise import ElementData, Words
 from gpu_executor.ops.transforms import Order, TransformOptions
-from gpu_executor.overlaps import is_same_view, may_overlap, overlaps_itself
 from gpu_executor.primes import NAMED, Prime, encoding, words
 
 if TYPE_CHECKING:

@@ -15,8 +15,9 @@ from typing import Any, Generic, Literal, Self, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.arguments import describe, is_masked, parse_shape
-from gpu_executor.dispatch import ArrayDevice
+from gpu_executor.calls.arguments import describe, is_masked, parse_shape
+from gpu_executor.calls.dispatch import ArrayDevice
+from gpu_executor.common.value_keys import ByIdentity
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, ElementRangeError
 from gpu_executor.fields import square_roots
 from gpu_executor.fields.element_array import (
@@ -30,7 +31,6 @@ from gpu_executor.ops import elementwise, indexing
 from gpu_executor.ops.elementwise import ElementData, Words
 from gpu_executor.primes import ElementLayout, Form, Prime, PrimeOrExtension, words
 from gpu_executor.primes.extension import Scalar
-from gpu_executor.value_keys import ByIdentity
 
 A = TypeVar("A", bound="FiniteFieldArray")
 

@@ -13,13 +13,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from gpu_executor.device_array import DeviceArray, Shape
-from gpu_executor.dispatch import ArrayDevice
+from gpu_executor.arrays.device_array import DeviceArray, Shape
+from gpu_executor.arrays.typed_array import TypedArray
+from gpu_executor.calls.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
 from gpu_executor.ops import elementwise, indexing
 from gpu_executor.ops.elementwise import ElementData, Words
 from gpu_executor.primes import ElementLayout
-from gpu_executor.typed_array import TypedArray
 
 
 class LayoutArray(TypedArray):

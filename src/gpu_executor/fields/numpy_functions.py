@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gpu_executor.arguments import describe, is_integer, parse_shape
+from gpu_executor.calls.arguments import describe, is_integer, parse_shape
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
 from gpu_executor.fields.layout_array import LayoutArray, parse_axes
 from gpu_executor.ops import elementwise

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.kernel import Constant, Kernel
-from gpu_executor.kernel_arguments import declare_buffers
+from gpu_executor.kernel.arguments import declare_buffers
 from gpu_executor.kernels.modules import SpecId, load_spirv
 from gpu_executor.kernels.passes import get_first_shape, refuse_shapes
 from gpu_executor.primes import Prime

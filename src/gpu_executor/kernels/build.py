@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpu_executor.errors import KernelError
-from gpu_executor.glsl import COMPILER, TARGET, find_compiler
+from gpu_executor.kernel.glsl import COMPILER, TARGET, find_compiler
 from gpu_executor.kernels.curves import (
     CURVE_DEGREES,
     VARIANT_OPTIONS,

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from gpu_executor.errors import ElementRangeError, KernelError
 from gpu_executor.kernel import Kernel, Tuning
-from gpu_executor.kernel_arguments import declare_buffers
+from gpu_executor.kernel.arguments import declare_buffers
 from gpu_executor.kernels import wgsl_texts
 from gpu_executor.kernels.families import (
     family_constants,

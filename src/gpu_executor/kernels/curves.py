@@ -16,7 +16,7 @@ import numpy.typing as npt
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import KernelError
 from gpu_executor.kernel import Constant, Kernel, Tuning
-from gpu_executor.kernel_arguments import declare_buffers
+from gpu_executor.kernel.arguments import declare_buffers
 from gpu_executor.kernels.families import family
 from gpu_executor.kernels.modules import (
     F64_LIMB_BITS,

@@ -14,7 +14,7 @@ import numpy as np
 
 from gpu_executor.errors import ArgumentShapeError, KernelError
 from gpu_executor.kernel import Kernel, Shape, Tuning
-from gpu_executor.kernel_arguments import declare_buffers
+from gpu_executor.kernel.arguments import declare_buffers
 from gpu_executor.kernels.element_references import REFERENCES
 from gpu_executor.kernels.families import (
     PACKED_ELEMENTS,

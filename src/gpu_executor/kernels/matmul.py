@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import ArgumentShapeError
 from gpu_executor.kernel import Grid, Kernel, Reference, Shape
 from gpu_executor.kernels import wgsl_texts
 from gpu_executor.kernels.modules import load_spirv
 from gpu_executor.kernels.wgsl_texts import MATRIX_DEPTH, MATRIX_INVOCATIONS, MATRIX_TILE
-from gpu_executor.lean_dataclass import dataclass
 
 Array = npt.NDArray[Any]
 

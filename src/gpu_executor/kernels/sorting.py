@@ -16,7 +16,7 @@ import numpy as np
 
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.kernel import Constant, Kernel
-from gpu_executor.kernel_arguments import declare_buffers
+from gpu_executor.kernel.arguments import declare_buffers
 from gpu_executor.kernels.modules import SpecId, load_spirv
 from gpu_executor.kernels.passes import get_first_shape, refuse_shapes
 

@@ -21,9 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.errors import KernelError
+from gpu_executor.kernel.wgsl import WgslCode
 from gpu_executor.kernels.modules import read_data
 from gpu_executor.primes.prime import WORD_BITS, LimbLayout, Prime
-from gpu_executor.wgsl import WgslCode
 
 Row = Mapping[str, int | str]
 

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.curves import BLS12_381_G1, PointArray
-from gpu_executor.device_array import DeviceArray
 from gpu_executor.fields import BLS12_381_FR, FieldArray
 from gpu_executor.graphs import graph
 from gpu_executor.msm.plan import MsmPlan, plan_sets

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import Dispatch
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.calls.dispatch import Dispatch
 from gpu_executor.errors import KzgDataError
 from gpu_executor.fields import BLS12_381_FR, FieldArray, eip4844
 from gpu_executor.kernels.catalogue import find_zero_kernel

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.arguments import describe, is_masked
-from gpu_executor.device_array import DeviceArray
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.calls.arguments import describe, is_masked
 from gpu_executor.errors import ElementRangeError, KzgArgumentError, KzgDataError
 from gpu_executor.fields import BLS12_381_FR as FR
 from gpu_executor.fields import FieldArray

@@ -14,10 +14,11 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from gpu_executor.arguments import describe
+from gpu_executor.arrays.device_array import DeviceArray, Shape
 from gpu_executor.backend import Backend, require_array_device
+from gpu_executor.calls.arguments import describe
+from gpu_executor.common.fork import raise_forked
 from gpu_executor.curves import BLS12_381_G1, PointArray, PointTable
-from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import (
     ClosedError,
@@ -29,7 +30,6 @@ from gpu_executor.errors import (
 )
 from gpu_executor.executor import GpuExecutor
 from gpu_executor.fields import BLS12_381_FR, FieldArray
-from gpu_executor.fork import raise_forked
 from gpu_executor.kzg import pairing
 from gpu_executor.kzg.cell_proofs import (
     CELLS,

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from gpu_executor.arguments import describe
+from gpu_executor.calls.arguments import describe
+from gpu_executor.common.files import read_own_file, write_atomically
 from gpu_executor.errors import KzgArgumentError, KzgDataError, MissingExtraError
-from gpu_executor.files import read_own_file, write_atomically
 from gpu_executor.kzg.inputs import Bytes
 
 G1_POINTS, G2_POINTS = 4096, 65

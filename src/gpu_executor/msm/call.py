@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpu_executor.arguments import describe, parse_count
-from gpu_executor.device_array import DeviceArray, Shape
-from gpu_executor.dispatch import ArrayDevice
+from gpu_executor.arrays.device_array import DeviceArray, Shape
+from gpu_executor.calls.arguments import describe, parse_count
+from gpu_executor.calls.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError
 from gpu_executor.fields import FieldArray
 from gpu_executor.fields.layout_array import LayoutArray

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpu_executor.device_array import Shape
+from gpu_executor.arrays.device_array import Shape
 from gpu_executor.msm.plan import HOST_COSTS, MsmPlan, choose_window
 from gpu_executor.ops.elementwise import Words
 from gpu_executor.ops.host_points import (

@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.device_array import DeviceArray, Shape
+from gpu_executor.arrays.device_array import DeviceArray, Shape
+from gpu_executor.calls.dispatch import Algorithms, ArrayDevice, Step
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.dispatch import Algorithms, ArrayDevice, Step
 from gpu_executor.kernels.curves import point_limbs
 from gpu_executor.msm.plan import (
     DEVICE_COSTS,

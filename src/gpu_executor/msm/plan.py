@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gpu_executor.calls.dispatch import ArrayDevice
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentTypeError
 from gpu_executor.kernels.curves import count_lanes, curve_limbs, f64_curve_limbs
 from gpu_executor.primes.curve_key import CurveKey

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable
 from typing import Self
 
-from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import ArrayCopy, ArrayDevice, GraphRecording, Step
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.calls.dispatch import ArrayCopy, ArrayDevice, GraphRecording, Step
 from gpu_executor.kernels.curves import point_limbs
 from gpu_executor.msm.plan import MsmPlan, resize_plan
 from gpu_executor.msm.stages import WORD, Msm

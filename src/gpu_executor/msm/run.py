@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpu_executor.device_array import DeviceArray, Shape
-from gpu_executor.dispatch import ArrayDevice
+from gpu_executor.arrays.device_array import DeviceArray, Shape
+from gpu_executor.calls.dispatch import ArrayDevice
 from gpu_executor.errors import OutOfMemoryError
 from gpu_executor.msm.parts import PARTS_IN_FLIGHT, MsmParts, plan_parts, plan_whole
 from gpu_executor.msm.plan import MsmPlan

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.arguments import describe, is_masked
-from gpu_executor.device_array import DeviceArray, Shape
-from gpu_executor.dispatch import ArrayDevice
+from gpu_executor.arrays.device_array import DeviceArray, Shape
+from gpu_executor.arrays.typed_array import TypedArray
+from gpu_executor.calls.arguments import describe, is_masked
+from gpu_executor.calls.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
 from gpu_executor.fields import Field, FieldArray
 from gpu_executor.fields.layout_array import make_place_error
@@ -18,7 +19,6 @@ from gpu_executor.ops.scalars import can_reduce_scalars, reduce_scalars
 from gpu_executor.primes import encoding, words
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.encoding import ByteOrder
-from gpu_executor.typed_array import TypedArray
 
 Words = npt.NDArray[Any]
 

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import ArrayCopy, ArrayDevice, Dispatch, Step
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.calls.dispatch import ArrayCopy, ArrayDevice, Dispatch, Step
 from gpu_executor.kernels.curves import (
     COORDINATES,
     count_lanes,

@@ -20,10 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import ArrayDevice
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.calls.dispatch import ArrayDevice
+from gpu_executor.common.files import parse_json, write_atomically
+from gpu_executor.common.progress import show_progress
+from gpu_executor.common.value_keys import ByIdentity
 from gpu_executor.errors import ArgumentTypeError, GpuError
-from gpu_executor.files import parse_json, write_atomically
 from gpu_executor.kernels.curves import encode_constants
 from gpu_executor.msm.plan import TABLE_COSTS, MsmPlan, get_max_window_bits, plan_tables
 from gpu_executor.msm.scalars import CurveGroup
@@ -32,8 +34,6 @@ from gpu_executor.ops.elementwise import ElementData
 from gpu_executor.ops.points import get_shape, make_points, mul, to_affine, to_limb_form
 from gpu_executor.ops.scalars import encode_scalar
 from gpu_executor.primes.curve_key import CurveKey
-from gpu_executor.progress import show_progress
-from gpu_executor.value_keys import ByIdentity
 
 FILE_FORMAT = "gpu-executor point table 2"
 HEADER_BYTES = 4096

@@ -11,8 +11,8 @@ import math
 
 import numpy as np
 
-from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import ArrayDevice, Dispatch
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.calls.dispatch import ArrayDevice, Dispatch
 from gpu_executor.errors import ElementRangeError
 from gpu_executor.kernels.families import family
 from gpu_executor.kernels.passes import encoding_kernel

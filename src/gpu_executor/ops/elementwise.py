@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.device_array import DeviceArray, Shape
-from gpu_executor.dispatch import ArrayDevice, Dispatch, Step
+from gpu_executor.arrays.device_array import DeviceArray, Shape
+from gpu_executor.calls.dispatch import ArrayDevice, Dispatch, Step
 from gpu_executor.errors import ArgumentShapeError
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.catalogue import find_zero_kernel

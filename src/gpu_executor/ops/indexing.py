@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.device_array import DeviceArray, Shape
-from gpu_executor.dispatch import ArrayCopy, ArrayDevice, Dispatch, Step
+from gpu_executor.arrays.device_array import DeviceArray, Shape
+from gpu_executor.calls.dispatch import ArrayCopy, ArrayDevice, Dispatch, Step
 from gpu_executor.errors import ArgumentShapeError
 from gpu_executor.kernels.indexing import SKIPPED, gather_kernel, scatter_kernel
 from gpu_executor.ops.elementwise import ElementData, get_shape, reshape

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from gpu_executor.device_array import DeviceArray
+from gpu_executor.arrays.device_array import DeviceArray
 
 P = ParamSpec("P")
 Result = TypeVar("Result")

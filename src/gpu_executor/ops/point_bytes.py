@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import ArrayDevice, Dispatch
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.calls.dispatch import ArrayDevice, Dispatch
 from gpu_executor.kernels.passes import encoding_kernel
 from gpu_executor.ops import element_bytes, powers
 from gpu_executor.ops.elementwise import Words, split_axes

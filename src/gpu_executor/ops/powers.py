@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import ArrayDevice
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.calls.dispatch import ArrayDevice
 from gpu_executor.kernels.elements import element_kernel
 from gpu_executor.ops.elementwise import (
     ElementData,

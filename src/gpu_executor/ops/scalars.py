@@ -9,8 +9,8 @@ from typing import Any, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.device_array import DeviceArray, Shape
-from gpu_executor.dispatch import ArrayDevice, Dispatch
+from gpu_executor.arrays.device_array import DeviceArray, Shape
+from gpu_executor.calls.dispatch import ArrayDevice, Dispatch
 from gpu_executor.kernels.curves import reduce_scalars_kernel
 from gpu_executor.ops.elementwise import ElementData, Words
 from gpu_executor.primes import Prime

@@ -13,8 +13,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import ArrayDevice, Dispatch, Step
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.calls.dispatch import ArrayDevice, Dispatch, Step
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.element_references import add, mul
 from gpu_executor.kernels.elements import element_kernel

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.arguments import as_numbers, describe, parse_count
-from gpu_executor.device_array import DeviceArray
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.calls.arguments import as_numbers, describe, parse_count
+from gpu_executor.calls.dispatch import ArrayCopy, ArrayDevice, Dispatch, Step
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.dispatch import ArrayCopy, ArrayDevice, Dispatch, Step
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.indexing import gather_kernel

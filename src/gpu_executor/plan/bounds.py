@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from gpu_executor.arrays.idle_memory import round_up_to_class
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import DeviceLacksError, OutOfMemoryError
 from gpu_executor.kernel import Grid, Kernel
-from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.plan.forecast import DataPath
 from gpu_executor.plan.request import Request
 from gpu_executor.settings import Settings
@@ -134,11 +135,3 @@ def check_grid(kernel: Kernel, grid: Grid, device: DeviceInfo) -> None:
                 f"{kernel.name}: grid has {groups:,} work-groups in {axis}; {device.name} takes "
                 f"at most {most:,}; spread them over the other dimensions"
             )
-
-
-def round_up_to_class(count: int) -> int:
-    """Round up to 4, 5, 6 or 7 times a power of two: at most a quarter of the memory is unused."""
-    if count <= 4:
-        return 4
-    step = 1 << max((count - 1).bit_length() - 3, 0)
-    return -(-count // step) * step

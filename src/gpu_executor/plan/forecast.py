@@ -15,13 +15,13 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from gpu_executor.calibration import (
+from gpu_executor.common.lean_dataclass import dataclass
+from gpu_executor.plan.calibration import (
     LARGE_COPY_BYTES,
     MAX_FILL_BYTES_IN_PARTS,
     MIN_FILL_BYTES_IN_PARTS,
     Calibration,
 )
-from gpu_executor.lean_dataclass import dataclass
 
 MAX_SLOTS = 16
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from gpu_executor.calibration import Calibration
-from gpu_executor.call import Signature
+from gpu_executor.arrays.idle_memory import round_up_to_class
+from gpu_executor.calls.call import Signature
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import KernelError
 from gpu_executor.kernel import Kernel
-from gpu_executor.lean_dataclass import dataclass
-from gpu_executor.plan.bounds import Bounds, check_unsplit_call, round_up_to_class
+from gpu_executor.plan.bounds import Bounds, check_unsplit_call
+from gpu_executor.plan.calibration import Calibration
 from gpu_executor.plan.forecast import DataPath, QueueUse
 from gpu_executor.plan.request import Request, RunOptions
 from gpu_executor.plan.strategy import choose_by_calibration, choose_by_thresholds

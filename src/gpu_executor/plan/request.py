@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gpu_executor.call import Operand, Signature
+from gpu_executor.calls.call import Operand, Signature
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import SettingsError
 from gpu_executor.kernel import Grid, Kernel
-from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.plan.forecast import MAX_SLOTS, Work
 from gpu_executor.settings import check_switch
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from gpu_executor.call import Signature
-from gpu_executor.device_array import DeviceArray
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.calls.call import Signature
+from gpu_executor.calls.dispatch import ArrayCopy, Dispatch
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.dispatch import ArrayCopy, Dispatch
 from gpu_executor.kernel import Grid
 from gpu_executor.kernels.families import PACK_BYTES
 from gpu_executor.plan.bounds import check_grid

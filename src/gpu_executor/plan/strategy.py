@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpu_executor.calibration import Calibration
-from gpu_executor.lean_dataclass import dataclass
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.plan.bounds import DEFAULT_SLOTS, Bounds
+from gpu_executor.plan.calibration import Calibration
 from gpu_executor.plan.forecast import DataPath, QueueUse, Schedule, forecast
 from gpu_executor.plan.request import Request
 

@@ -19,8 +19,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import KernelError
-from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.primes.prime import Form, Prime
 
 DEGREES = range(2, 5)

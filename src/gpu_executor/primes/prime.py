@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import KernelError
-from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.primes.moduli import ODD_FACTORS
 from gpu_executor.primes.number_theory import (
     check_factors,

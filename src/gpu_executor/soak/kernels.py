@@ -7,10 +7,10 @@ import functools
 
 import numpy as np
 
-from gpu_executor.call import Array
+from gpu_executor.calls.call import Array
 from gpu_executor.kernel import Kernel, Reference, Tuning
+from gpu_executor.kernel.wgsl import WgslCode
 from gpu_executor.kernels.modules import SpecId, load_spirv
-from gpu_executor.wgsl import WgslCode
 
 BINS = 256
 MULTIPLIER = 1_664_525

@@ -17,7 +17,7 @@ import numpy as np
 
 from gpu_executor.errors import GpuError
 from gpu_executor.executor import GpuExecutor
-from gpu_executor.executor.stats import ExecutorStats
+from gpu_executor.executor.executor_stats import ExecutorStats
 from gpu_executor.soak.fault_injection import FaultInjector
 from gpu_executor.soak.load_generator import LoadGenerator
 from gpu_executor.soak.memory import (

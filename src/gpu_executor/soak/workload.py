@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from gpu_executor.call import Array
+from gpu_executor.calls.call import Array
 from gpu_executor.cpu import field_oracle
 from gpu_executor.cpu.backend import CpuBackend
 from gpu_executor.errors import ElementRangeError

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal
 
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import SpirvError
-from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.spirv.module import Module
 
 Access = Literal["in", "out", "inout"]

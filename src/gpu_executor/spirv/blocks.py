@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import SpirvError
-from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.spirv.access import ATOMIC, LOAD, STORE, UNKNOWN, Access, CodeUses
 from gpu_executor.spirv.constants import Values
 from gpu_executor.spirv.members import BlockMember, flatten_members

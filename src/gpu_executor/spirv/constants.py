@@ -8,8 +8,8 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import SpirvError
-from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.spirv.module import SPEC_ID, Module
 
 Kind = Literal["bool", "int", "uint", "float"]

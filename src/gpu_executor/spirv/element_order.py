@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from dataclasses import field
 
-from gpu_executor.lean_dataclass import dataclass
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.spirv.constants import find_spec_id, read_constant
 from gpu_executor.spirv.instructions import HEADER_WORDS
 from gpu_executor.spirv.module import (

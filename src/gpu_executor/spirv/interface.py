@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from dataclasses import field
 
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import SpirvError
-from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.spirv.access import CodeUses, read_uses
 from gpu_executor.spirv.blocks import StorageBlock, UniformBlock, read_blocks
 from gpu_executor.spirv.built_ins import WORKGROUP_SIZE, check_built_ins

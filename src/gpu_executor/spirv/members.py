@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import KernelError
-from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.spirv.types import TypeLayout
 
 _MOST_MEMBERS = 4096  # of one block; a 64 KiB uniform buffer of vec4s has 4096

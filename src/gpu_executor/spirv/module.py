@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from dataclasses import field
 
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import SpirvError
-from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.spirv.instructions import (
     DECLARATIONS,
     FUNCTION,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import SpirvError
-from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.spirv.access import CodeUses
 from gpu_executor.spirv.constants import Values, evaluate_integer, find_spec_id, read_scalar_type
 from gpu_executor.spirv.module import SPEC_ID, WHOLE, Module

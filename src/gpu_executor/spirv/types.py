@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import SpirvError
-from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.spirv.constants import (
     Kind,
     Values,

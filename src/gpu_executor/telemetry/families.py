@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import field
 from typing import Literal, Protocol
 
-from gpu_executor.lean_dataclass import dataclass
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.telemetry.histogram import Distribution
 
 Kind = Literal["counter", "gauge", "histogram"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 
-from gpu_executor.lean_dataclass import dataclass
+from gpu_executor.common.lean_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from gpu_executor.common.files import check_writable
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import GpuError, SettingsError
-from gpu_executor.files import check_writable
-from gpu_executor.lean_dataclass import dataclass
 
 log = logging.getLogger("gpu_executor.spans")
 SpanAttributes = Mapping[str, str | int | float | bool]

@@ -7,12 +7,12 @@ import weakref
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 
-from gpu_executor.arguments import collect_jobs
-from gpu_executor.call import Call, Signature, iterate_params
+from gpu_executor.arrays.overlaps import JobsInFlight
+from gpu_executor.calls.arguments import collect_jobs
+from gpu_executor.calls.call import Call, Signature, iterate_params
+from gpu_executor.calls.streams import StreamJob, check_not_running, iterate_jobs
 from gpu_executor.kernel import Kernel
-from gpu_executor.overlaps import JobsInFlight
 from gpu_executor.plan import MAX_SLOTS, Plan, RunOptions
-from gpu_executor.streams import StreamJob, check_not_running, iterate_jobs
 from gpu_executor.vulkan.session import Session
 from gpu_executor.vulkan.slot_buffers import SlotLayout
 

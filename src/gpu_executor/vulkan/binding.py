@@ -20,13 +20,13 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from gpu_executor.common.fork import skip_driver_cleanup_at_exit
 from gpu_executor.errors import (
     DeviceLostError,
     LoaderNotFoundError,
     OutOfMemoryError,
     VulkanError,
 )
-from gpu_executor.fork import skip_driver_cleanup_at_exit
 
 Handle = Any
 """A cffi pointer: a Vulkan object, or a structure in C memory."""

@@ -15,13 +15,13 @@ import struct
 from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
+from gpu_executor.calls.dispatch import Dispatch
+from gpu_executor.common.lean_dataclass import dataclass
+from gpu_executor.common.lru import LruCache
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.dispatch import Dispatch
 from gpu_executor.errors import DeviceLacksError, KernelError
 from gpu_executor.kernel import Grid, Kernel
-from gpu_executor.lean_dataclass import dataclass
-from gpu_executor.lru import LruCache
-from gpu_executor.parameters import NO_VALUES
+from gpu_executor.kernel.parameters import NO_VALUES
 from gpu_executor.plan.plan import choose_elements_per_invocation, choose_work_groups
 from gpu_executor.vulkan.binding import Handle, vk
 from gpu_executor.vulkan.commands import COPIES, KERNELS, Copy, Fill, Recorder

@@ -14,13 +14,13 @@ from time import perf_counter
 
 import numpy as np
 
-from gpu_executor.calibration import Calibration
-from gpu_executor.call import Array, Call, check
+from gpu_executor.calls.call import Array, Call, check
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.kernel import ElementType
 from gpu_executor.kernels import load
-from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.plan import DataPath, Plan, QueueUse
+from gpu_executor.plan.calibration import Calibration
 from gpu_executor.plan.splitter import PieceGrid, split_call
 from gpu_executor.vulkan.commands import COPIES, HOST, CommandPool, Copy, Recorder
 from gpu_executor.vulkan.copy_threads import CopyThreads

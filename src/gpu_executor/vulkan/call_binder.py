@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Generic, Literal, NamedTuple
 
-from gpu_executor.call import Operand, Signature
+from gpu_executor.calls.call import Operand, Signature
 from gpu_executor.kernel import Grid, Kernel
-from gpu_executor.parameters import ParameterValues
+from gpu_executor.kernel.parameters import ParameterValues
 from gpu_executor.plan import Piece
 from gpu_executor.vulkan.binding import Handle
 from gpu_executor.vulkan.bound_steps import BoundStep, CallDispatch, Memory

@@ -25,10 +25,10 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import field
 from typing import Any
 
-from gpu_executor.dispatch import Dispatch
+from gpu_executor.calls.dispatch import Dispatch
+from gpu_executor.common.lean_dataclass import dataclass
+from gpu_executor.common.lru import LruCache
 from gpu_executor.errors import ClosedError, DeviceLostError, GpuError, OutOfMemoryError
-from gpu_executor.lean_dataclass import dataclass
-from gpu_executor.lru import LruCache
 from gpu_executor.vulkan.binding import Handle, vk
 from gpu_executor.vulkan.bound_steps import (
     BoundStep,

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import GpuError
 from gpu_executor.kernel import Grid
-from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.vulkan.binding import Arena, Handle, vk
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.pipeline import Pipeline

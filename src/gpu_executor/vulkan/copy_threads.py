@@ -19,7 +19,7 @@ from queue import SimpleQueue
 
 import numpy as np
 
-from gpu_executor.call import Array
+from gpu_executor.calls.call import Array
 
 Pair = tuple[Array, Array]
 """Target and source, of equal shapes."""

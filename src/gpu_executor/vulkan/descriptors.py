@@ -9,7 +9,7 @@ import struct
 import threading
 from collections.abc import Sequence
 
-from gpu_executor.lean_dataclass import dataclass
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.pipeline import get_descriptor_type, make_set_layout

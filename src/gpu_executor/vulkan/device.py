@@ -10,10 +10,10 @@ import threading
 import uuid
 from collections.abc import Callable, Collection, Sequence
 
+from gpu_executor.common.fork import DISOWNED, is_forked_child, parent_gpus, register_fork_handler
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.device_info import DeviceInfo, Kind, Limits, MemoryHeap, QueueFamily
 from gpu_executor.errors import NoDeviceError, VulkanError
-from gpu_executor.fork import DISOWNED, is_forked_child, parent_gpus, register_fork_handler
-from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.vulkan.binding import (
     Arena,
     Handle,

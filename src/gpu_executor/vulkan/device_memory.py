@@ -15,17 +15,23 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from gpu_executor.call import Array, Call
-from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import Algorithms, ArrayCopy, assign_array, copy_array, is_same_array
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.arrays.idle_memory import IdleItem, IdleMemory
+from gpu_executor.arrays.result_memory import MIN_RECYCLED_BYTES
+from gpu_executor.calls.call import Array, Call
+from gpu_executor.calls.dispatch import (
+    Algorithms,
+    ArrayCopy,
+    assign_array,
+    copy_array,
+    is_same_array,
+)
+from gpu_executor.common.fork import DISOWNED, register_fork_handler
+from gpu_executor.common.lean_dataclass import dataclass
+from gpu_executor.common.lru import LruCache
 from gpu_executor.errors import ClosedError, DeviceLostError, GpuError, OutOfMemoryError
-from gpu_executor.fork import DISOWNED, register_fork_handler
-from gpu_executor.idle_memory import IdleItem, IdleMemory
 from gpu_executor.kernel import Shape, to_native
-from gpu_executor.lean_dataclass import dataclass
-from gpu_executor.lru import LruCache
 from gpu_executor.plan import Plan, round_up_to_class
-from gpu_executor.result_memory import MIN_RECYCLED_BYTES
 from gpu_executor.vulkan.command_stream import CommandStream, StreamStep
 from gpu_executor.vulkan.commands import Copy
 from gpu_executor.vulkan.device_storage import StatusCheck, VulkanStorage

@@ -16,8 +16,8 @@ from typing import Protocol
 
 import numpy as np
 
-from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import ArrayCopy, ArrayDevice, Dispatch, Step
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.calls.dispatch import ArrayCopy, ArrayDevice, Dispatch, Step
 from gpu_executor.errors import OutOfMemoryError
 from gpu_executor.kernels.passes import scan_kernel
 from gpu_executor.primes import BLS12_381_FR, words

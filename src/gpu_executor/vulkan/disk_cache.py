@@ -13,10 +13,10 @@ import hashlib
 import logging
 from pathlib import Path
 
-from gpu_executor.calibration import VERSION, Calibration
+from gpu_executor.common.files import MAX_JSON_BYTES, read_own_file, write_atomically
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.files import MAX_JSON_BYTES, read_own_file, write_atomically
-from gpu_executor.lean_dataclass import dataclass
+from gpu_executor.plan.calibration import VERSION, Calibration
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.device import Device
 

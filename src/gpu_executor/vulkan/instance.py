@@ -8,9 +8,9 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from gpu_executor.common.fork import check_no_parent_gpus
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import DeviceNotFoundError, NoDeviceError, VulkanError
-from gpu_executor.fork import check_no_parent_gpus
 from gpu_executor.version import __version__
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, enumerate_with, loader_lock, vk
 from gpu_executor.vulkan.device import describe_device

@@ -34,8 +34,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.arguments import as_numbers, describe, parse_dtype, parse_shape
-from gpu_executor.call import Array, Call, Signature
+from gpu_executor.arrays.idle_memory import IdleItem
+from gpu_executor.arrays.overlaps import OWNER_MARK
+from gpu_executor.arrays.result_memory import MIN_RECYCLED_BYTES, ResultMemory, ResultMemoryPool
+from gpu_executor.calls.arguments import as_numbers, describe, parse_dtype, parse_shape
+from gpu_executor.calls.call import Array, Call, Signature
+from gpu_executor.common.fork import register_fork_handler
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import (
     ArgumentShapeError,
@@ -43,13 +48,8 @@ from gpu_executor.errors import (
     DeviceLacksError,
     OutOfMemoryError,
 )
-from gpu_executor.fork import register_fork_handler
-from gpu_executor.idle_memory import IdleItem
 from gpu_executor.kernel import Shape
-from gpu_executor.lean_dataclass import dataclass
-from gpu_executor.overlaps import OWNER_MARK
 from gpu_executor.plan import Piece, round_up_to_class
-from gpu_executor.result_memory import MIN_RECYCLED_BYTES, ResultMemory, ResultMemoryPool
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.memory import (

@@ -26,12 +26,12 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from gpu_executor.call import Array
+from gpu_executor.arrays.idle_memory import IdleItem, IdleMemory
+from gpu_executor.calls.call import Array
+from gpu_executor.common.fork import register_fork_handler
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import ClosedError, OutOfMemoryError
-from gpu_executor.fork import register_fork_handler
-from gpu_executor.idle_memory import IdleItem, IdleMemory
 from gpu_executor.kernel import ElementType
-from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.plan import round_up_to_class
 from gpu_executor.vulkan.binding import WHOLE_SIZE, Arena, Handle, allocate_out, get_integer, vk
 from gpu_executor.vulkan.device import Device

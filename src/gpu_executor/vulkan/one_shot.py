@@ -13,22 +13,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpu_executor.arrays.idle_memory import MemoryUse
 from gpu_executor.backend import BackendStats, HostArraysOnly, refuse
-from gpu_executor.call import Array, SignatureCache, arrays_to_explain, as_arrays
+from gpu_executor.calls.call import Array, SignatureCache, arrays_to_explain, as_arrays
+from gpu_executor.calls.streams import SequentialStream, StreamJob
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import ClosedError, ElementRangeError
-from gpu_executor.idle_memory import MemoryUse
 from gpu_executor.kernel import Kernel, Shape
 from gpu_executor.kernels import load
 from gpu_executor.plan import Plan, RunOptions
 from gpu_executor.settings import Settings, resolve_settings
-from gpu_executor.streams import SequentialStream, StreamJob
 from gpu_executor.telemetry.profile import StageProfile
 from gpu_executor.telemetry.stages import STAGES
 from gpu_executor.vulkan.batch import run_batch
 from gpu_executor.vulkan.instance import find_device
 from gpu_executor.vulkan.session import Session
-from gpu_executor.vulkan.stats import Stats
+from gpu_executor.vulkan.vulkan_stats import Stats
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,26 +10,26 @@ from typing import Any, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.arguments import as_numbers
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.arrays.typed_array import Typed, is_typed_host_array, wrap_words
 from gpu_executor.backend import Backend
-from gpu_executor.calibration import Calibration
-from gpu_executor.call import Array, arrays_to_explain
-from gpu_executor.device_array import DeviceArray
+from gpu_executor.calls.arguments import as_numbers
+from gpu_executor.calls.call import Array, arrays_to_explain
+from gpu_executor.calls.dispatch import CopiesToDevice, upload
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.dispatch import CopiesToDevice, upload
 from gpu_executor.graphs import Graph
 from gpu_executor.kernel import Kernel, Shape, to_native
 from gpu_executor.kernels import load
 from gpu_executor.plan import Plan, RunOptions
+from gpu_executor.plan.calibration import Calibration
 from gpu_executor.settings import Settings, resolve_settings
 from gpu_executor.telemetry.spans import TraceFile
-from gpu_executor.typed_array import Typed, is_typed_host_array, wrap_words
 from gpu_executor.vulkan.batch import Job, Stream, run_batch
 from gpu_executor.vulkan.device_memory import DeviceMemory
 from gpu_executor.vulkan.mapped_arrays import ImportedArray
 from gpu_executor.vulkan.profile import Profile
 from gpu_executor.vulkan.session import Session
-from gpu_executor.vulkan.stats import Stats
+from gpu_executor.vulkan.vulkan_stats import Stats
 
 T = TypeVar("T")
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 
+from gpu_executor.common.lean_dataclass import dataclass
+from gpu_executor.common.lru import LruCache
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import DeviceLacksError
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.modules import SpecId, get_digests
-from gpu_executor.lean_dataclass import dataclass
-from gpu_executor.lru import LruCache
 from gpu_executor.settings import SpirvVal
 from gpu_executor.spirv import CAPABILITY_NAMES, move_to_uniform_buffer
 from gpu_executor.spirv.validation import validate_module

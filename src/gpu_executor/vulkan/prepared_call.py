@@ -10,8 +10,7 @@ import dataclasses
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from gpu_executor.calibration import Calibration
-from gpu_executor.call import (
+from gpu_executor.calls.call import (
     MAX_SIGNATURES,
     AnyArray,
     Call,
@@ -21,12 +20,13 @@ from gpu_executor.call import (
     describe_arrays,
     make_shape_key,
 )
+from gpu_executor.common.lean_dataclass import dataclass
+from gpu_executor.common.lru import remember
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import KernelError
 from gpu_executor.kernel import Kernel
-from gpu_executor.lean_dataclass import dataclass
-from gpu_executor.lru import remember
 from gpu_executor.plan import Plan, Request, RunOptions, make_plan, plan_on_device
+from gpu_executor.plan.calibration import Calibration
 from gpu_executor.plan.splitter import PieceGrid, split_call
 from gpu_executor.settings import Settings
 from gpu_executor.vulkan.call_binder import list_outputs_over_inputs

@@ -7,14 +7,14 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gpu_executor.calibration import (
+from gpu_executor.calls.call import Array
+from gpu_executor.common.lean_dataclass import dataclass
+from gpu_executor.plan import Piece
+from gpu_executor.plan.calibration import (
     LARGE_COPY_BYTES,
     MAX_FILL_BYTES_IN_PARTS,
     MIN_FILL_BYTES_IN_PARTS,
 )
-from gpu_executor.call import Array
-from gpu_executor.lean_dataclass import dataclass
-from gpu_executor.plan import Piece
 from gpu_executor.vulkan.binding import Handle, vk
 from gpu_executor.vulkan.bound_steps import (
     BoundStep,

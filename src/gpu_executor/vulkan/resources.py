@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import field
 
-from gpu_executor.lean_dataclass import dataclass
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.plan import QueueUse
 from gpu_executor.vulkan.copy_threads import CopyThreads
 from gpu_executor.vulkan.descriptors import DescriptorPools

@@ -16,7 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
-from gpu_executor.call import Call
+from gpu_executor.calls.call import Call
 from gpu_executor.kernel import Grid
 from gpu_executor.plan import Piece
 from gpu_executor.plan.splitter import PieceGrid

@@ -19,20 +19,20 @@ from typing import Any, Protocol
 
 import numpy.typing as npt
 
-from gpu_executor.calibration import Calibration
-from gpu_executor.call import AnyArray, Array, Call, as_arrays, check_keep, copy_elements
-from gpu_executor.device_array import DeviceArray
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.arrays.idle_memory import IdleMemory, MemoryUse
+from gpu_executor.arrays.overlaps import list_outputs
+from gpu_executor.calls.call import AnyArray, Array, Call, as_arrays, check_keep, copy_elements
+from gpu_executor.common.fork import raise_forked, register_fork_handler
 from gpu_executor.errors import (
     ClosedError,
     DeviceLacksError,
     GpuError,
     OutOfMemoryError,
 )
-from gpu_executor.fork import raise_forked, register_fork_handler
-from gpu_executor.idle_memory import IdleMemory, MemoryUse
 from gpu_executor.kernel import Kernel, Shape
-from gpu_executor.overlaps import list_outputs
 from gpu_executor.plan import Plan, RunOptions, shrink_plan
+from gpu_executor.plan.calibration import Calibration
 from gpu_executor.plan.splitter import split_call
 from gpu_executor.settings import Settings
 from gpu_executor.telemetry.spans import TraceFile
@@ -63,8 +63,8 @@ from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.ring import Ring, run_in_slot
 from gpu_executor.vulkan.slot import Slot
 from gpu_executor.vulkan.slot_pool import SlotKey, SlotPool
-from gpu_executor.vulkan.stats import Stats
 from gpu_executor.vulkan.timeline import Timeline
+from gpu_executor.vulkan.vulkan_stats import Stats
 
 log = logging.getLogger("gpu_executor.vulkan")
 

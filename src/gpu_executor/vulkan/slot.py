@@ -17,11 +17,11 @@ from time import perf_counter_ns
 
 import numpy as np
 
-from gpu_executor.call import Array, Call
+from gpu_executor.calls.call import Array, Call
+from gpu_executor.common.lru import LruCache
 from gpu_executor.errors import DeviceLostError, GpuError
 from gpu_executor.kernel import Grid
-from gpu_executor.lru import LruCache
-from gpu_executor.parameters import NO_VALUES, ParameterValues
+from gpu_executor.kernel.parameters import NO_VALUES, ParameterValues
 from gpu_executor.plan import Piece, QueueUse
 from gpu_executor.telemetry.stages import Record
 from gpu_executor.vulkan.call_binder import make_dispatch

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gpu_executor.call import Array, Operand, Signature
+from gpu_executor.calls.call import Array, Operand, Signature
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.kernel import Kernel
-from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.plan import DataPath, Plan, QueueUse
 from gpu_executor.vulkan.binding import Handle, get_integer, vk
 from gpu_executor.vulkan.bound_steps import BoundStep

@@ -16,9 +16,9 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from dataclasses import field
 
+from gpu_executor.arrays.idle_memory import IdleItem, IdleMemory
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import ClosedError, OutOfMemoryError
-from gpu_executor.idle_memory import IdleItem, IdleMemory
-from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.plan import round_up_to_class
 from gpu_executor.telemetry.stages import Record
 from gpu_executor.vulkan.memory import Allocation

@@ -13,10 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpu_executor.call import Call, Operand, Signature
-from gpu_executor.device_array import DeviceArray
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.calls.call import Call, Operand, Signature
+from gpu_executor.calls.dispatch import ArrayCopy, ArrayDevice, Dispatch, Step
+from gpu_executor.common.lean_dataclass import dataclass
+from gpu_executor.common.lru import remember
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.dispatch import ArrayCopy, ArrayDevice, Dispatch, Step
 from gpu_executor.errors import (
     ArgumentShapeError,
     ArgumentTypeError,
@@ -30,8 +32,6 @@ from gpu_executor.kernels.catalogue import (
     copy_kernel,
     strided_copy_kernel,
 )
-from gpu_executor.lean_dataclass import dataclass
-from gpu_executor.lru import remember
 from gpu_executor.plan import Plan
 from gpu_executor.plan.splitter import DispatchParts, split_call, split_copy
 from gpu_executor.vulkan.bound_steps import BoundStep, CallDispatch, Write

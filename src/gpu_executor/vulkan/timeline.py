@@ -11,8 +11,8 @@ import threading
 from collections.abc import Sequence
 from time import perf_counter_ns
 
+from gpu_executor.common.fork import DISOWNED, register_fork_handler
 from gpu_executor.errors import DeviceLostError, GpuError
-from gpu_executor.fork import DISOWNED, register_fork_handler
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.device import Device, QueueAddress
 

@@ -20,10 +20,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gpu_executor.call import Array
+from gpu_executor.calls.call import Array
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import ClosedError, OutOfMemoryError
 from gpu_executor.kernel import ElementType, to_native
-from gpu_executor.lean_dataclass import dataclass
 from gpu_executor.vulkan.binding import Handle, vk
 from gpu_executor.vulkan.command_stream import CommandStream
 from gpu_executor.vulkan.commands import (

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpu_executor.files import MAX_JSON_BYTES, parse_json, read_own_file, write_atomically
+from gpu_executor.common.files import MAX_JSON_BYTES, parse_json, read_own_file, write_atomically
 
 log = logging.getLogger("gpu_executor.webgpu")
 

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpu_executor.kernel import Kernel
+from gpu_executor.kernel.wgsl import PARAMETER_BYTES
 from gpu_executor.webgpu.buffer_pool import BufferDescriptor
 from gpu_executor.webgpu.device import WebGpuDevice
-from gpu_executor.wgsl import PARAMETER_BYTES
 
 ALIGNMENT = 256
 """Alignment in bytes that every device accepts for the offset of a binding."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpu_executor.errors import OutOfMemoryError
 from gpu_executor.plan import round_up_to_class
-from gpu_executor.webgpu.stats import PoolStats
+from gpu_executor.webgpu.wgpu_stats import PoolStats
 
 SMALLEST_UNITS = 64
 UNIT = 4

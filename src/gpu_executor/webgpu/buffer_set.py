@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from gpu_executor.call import Array, Call, Operand, Signature
+from gpu_executor.calls.call import Array, Call, Operand, Signature
+from gpu_executor.common.lru import remember
 from gpu_executor.errors import ElementRangeError, KernelError
 from gpu_executor.kernel import COUNT_BYTES, Grid, Kernel
-from gpu_executor.lru import remember
-from gpu_executor.parameters import ParameterValues
+from gpu_executor.kernel.parameters import ParameterValues
+from gpu_executor.kernel.wgsl import PARAMETER_BYTES
 from gpu_executor.plan import Piece
 from gpu_executor.spirv import BlockMember
 from gpu_executor.webgpu.buffer_layout import (
@@ -38,7 +39,6 @@ from gpu_executor.webgpu.device_queue import (
     copy_out,
 )
 from gpu_executor.webgpu.pipelines import PipelineCompiler, TunedPipeline
-from gpu_executor.wgsl import PARAMETER_BYTES
 
 STATUS_CLEAR = b"\xff\xff\xff\xff"
 MAX_PREPARED = 64

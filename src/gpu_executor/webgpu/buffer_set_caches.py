@@ -20,12 +20,12 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gpu_executor.call import Signature
-from gpu_executor.idle_memory import IdleItem
+from gpu_executor.arrays.idle_memory import IdleItem
+from gpu_executor.calls.call import Signature
+from gpu_executor.common.lru import LruCache
 from gpu_executor.kernel import Kernel
-from gpu_executor.lru import LruCache
 from gpu_executor.webgpu.buffer_set import BufferSet
-from gpu_executor.webgpu.stats import BucketStats
+from gpu_executor.webgpu.wgpu_stats import BucketStats
 
 MAX_BUCKETS = 32
 MAX_EXACT_SETS = 16

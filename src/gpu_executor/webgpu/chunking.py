@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 from typing import NoReturn
 
-from gpu_executor.call import Signature
+from gpu_executor.calls.call import Signature
 from gpu_executor.errors import DeviceLacksError, OutOfMemoryError
 from gpu_executor.kernel import Kernel
 from gpu_executor.plan import Piece

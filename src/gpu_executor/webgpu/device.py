@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from gpu_executor.common.fork import check_no_parent_gpus, skip_driver_cleanup_at_exit
 from gpu_executor.device_info import DeviceInfo, Kind, Limits
 from gpu_executor.errors import MissingExtraError, NoDeviceError
-from gpu_executor.fork import check_no_parent_gpus, skip_driver_cleanup_at_exit
 from gpu_executor.kernel import Grid
 
 KINDS = ("DiscreteGPU", "IntegratedGPU", "VirtualGPU", "Unknown", "CPU")

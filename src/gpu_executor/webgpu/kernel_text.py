@@ -9,7 +9,7 @@ import numpy as np
 
 from gpu_executor.errors import KernelError
 from gpu_executor.kernel import Kernel
-from gpu_executor.wgsl import DEFAULT_WORK_GROUP, WgslCode
+from gpu_executor.kernel.wgsl import DEFAULT_WORK_GROUP, WgslCode
 
 
 @dataclass(frozen=True, slots=True)

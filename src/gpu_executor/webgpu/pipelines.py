@@ -15,11 +15,11 @@ from typing import Any
 
 from gpu_executor.errors import DeviceLacksError, KernelError
 from gpu_executor.kernel import Grid, Kernel
+from gpu_executor.kernel.wgsl import PARAMETER_BYTES, PRELUDE_LINES, WgslCode
 from gpu_executor.webgpu.boundaries import SMALLEST_BUCKET
 from gpu_executor.webgpu.device import WebGpuDevice
 from gpu_executor.webgpu.fill_pipeline import FillPipeline
 from gpu_executor.webgpu.kernel_text import WorkGroupUse, check_text
-from gpu_executor.wgsl import PARAMETER_BYTES, PRELUDE_LINES, WgslCode
 
 LARGE_BUCKET = 1 << 18
 USUAL_WORK_GROUP, SMALL_WORK_GROUP = 128, 64

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpu_executor.call import Call, Operand, Signature
+from gpu_executor.calls.call import Call, Operand, Signature
 from gpu_executor.errors import ElementRangeError, KernelError, OutOfMemoryError
 from gpu_executor.kernel import Grid, Kernel
 from gpu_executor.plan import Piece

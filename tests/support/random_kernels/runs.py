@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 import gpu_executor as gx
-from gpu_executor.device_array import DeviceArray
+from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.errors import DeviceLacksError
 from tests.support.random_kernels.calls import (
     Expected,

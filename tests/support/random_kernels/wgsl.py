@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpu_executor.wgsl import WgslCode
+from gpu_executor.kernel.wgsl import WgslCode
 from tests.support.random_kernels.description import Description, Expression, Place, Statement
 from tests.support.random_kernels.expressions import AXES
 from tests.support.random_kernels.parameters import find_filled, list_members

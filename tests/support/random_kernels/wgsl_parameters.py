@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 import gpu_executor as gx
-from gpu_executor.kernel_declaration import Split
+from gpu_executor.kernel.declaration import Split
 from tests.support.random_kernels.outcomes import REFUSALS
 from tests.support.random_kernels.runs import Tally
 

@@ -1,0 +1,1 @@
+"""Device arrays, typed arrays, which arrays share memory, and memory that results hold."""

@@ -1,0 +1,1 @@
+"""Calls of kernels on arrays, checked; steps on device arrays; streams of calls."""

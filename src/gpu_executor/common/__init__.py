@@ -1,0 +1,1 @@
+"""What every package may use: files, caches, fork handlers, dataclasses, keys of values."""

@@ -1,0 +1,506 @@
+"""WgpuExecutor: runs kernels on NumPy arrays through WebGPU, with caches for everything that is
+expensive to create."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import functools
+import sys
+import threading
+import weakref
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_executor.arrays.idle_memory import IdleItem, IdleMemory, MemoryUse
+from gpu_executor.arrays.result_memory import MIN_RECYCLED_BYTES, ResultMemoryPool
+from gpu_executor.backend import HostArraysOnly, PlainArrays
+from gpu_executor.calls.arguments import check_is_kernel, collect_jobs, iterate, parse_count
+from gpu_executor.calls.call import (
+    Array,
+    Call,
+    SignatureCache,
+    arrays_to_explain,
+    as_arrays,
+    iterate_params,
+)
+from gpu_executor.calls.streams import SequentialStream, StreamJob
+from gpu_executor.common.fork import DISOWNED, register_fork_handler
+from gpu_executor.device_info import DeviceInfo
+from gpu_executor.errors import ClosedError, DeviceLostError, KernelError
+from gpu_executor.kernel import Kernel, Shape
+from gpu_executor.kernels import load, names
+from gpu_executor.plan import round_up_to_class
+from gpu_executor.settings import Settings, resolve_settings
+from gpu_executor.telemetry.profile import StageProfile
+from gpu_executor.telemetry.spans import TraceFile
+from gpu_executor.webgpu.boundaries import (
+    BucketBoundaries,
+    BucketHistory,
+    history_path,
+    read_history,
+    write_history,
+)
+from gpu_executor.webgpu.buffer_pool import BufferPool
+from gpu_executor.webgpu.chunking import ChunkPlanner
+from gpu_executor.webgpu.device import WebGpuDevice
+from gpu_executor.webgpu.native_queue import open_queue
+from gpu_executor.webgpu.pipelines import PipelineCompiler
+from gpu_executor.webgpu.scheduler import TaskScheduler, WgpuPlan
+from gpu_executor.webgpu.wgpu_stats import BucketStats, WgpuStats
+
+DEVICE_LOST = -4
+"""VK_ERROR_DEVICE_LOST: a lost WebGPU device is reported with Vulkan's error code."""
+MAX_RESULT_BYTES = 256 << 20
+"""The bytes of the largest result whose memory is kept for later results."""
+
+
+class WgpuExecutor(HostArraysOnly, PlainArrays):
+    """Runs kernels on a WebGPU device that stays open. Calls may come from any thread. Use it in a
+    `with` statement, or `close()` it.
+
+    Args:
+        device (str | int | None): The index of an adapter or a part of its name; None: that of the
+            settings, or the best one.
+        adaptive (bool): Whether the bucket boundaries follow the sizes of the calls.
+        private (bool): False: only wgpu-py's public API is used.
+        settings (Settings | None): None: those of the environment.
+
+    Raises:
+        NoDeviceError: There is no such adapter.
+        MissingExtraError: wgpu-py is not installed.
+    """
+
+    name = "webgpu"
+
+    def __init__(
+        self,
+        device: str | int | None = None,
+        *,
+        adaptive: bool = False,
+        private: bool = True,
+        settings: Settings | None = None,
+    ) -> None:
+        settings = resolve_settings(settings)
+        self._device = WebGpuDevice(settings.device if device is None else device)
+        self._queue = open_queue(self._device, private=private)
+        self._pool = BufferPool(
+            self._device.device,
+            largest=self._device.max_buffer_bytes,
+            limit=settings.memory_limit,
+        )
+        self._pipelines = PipelineCompiler(self._device)
+        folder = settings.cache_dir
+        self._history_path = None if folder is None else history_path(folder, self._device.name)
+        self._history = BucketHistory()
+        if self._history_path is not None:
+            self._history = read_history(self._history_path)
+        self._boundaries = BucketBoundaries(
+            adaptive=adaptive, learned=self._history.boundaries if adaptive else ()
+        )
+        self._chunks = ChunkPlanner(
+            self._device, self._pool, self._boundaries, maps_inputs=self._queue.maps_inputs
+        )
+        self._scheduler = TaskScheduler(
+            self._device, self._pool, self._pipelines, self._queue, self._chunks
+        )
+        self._pool.reclaim = self._scheduler.reclaim
+        self._active = ActiveCalls(self._device)
+        self._outputs = OutputAllocator()
+        self._idle_memory = IdleMemory(settings.idle_memory)
+        self._idle_memory.fits = self._destroy_idle_buffers
+        for holder in (self._scheduler.buckets, self._scheduler.exact, self._outputs):
+            self._idle_memory.add_holder(holder.list_idle)
+        self._signatures = SignatureCache(on_device=False)
+        self._finalizer = weakref.finalize(self, self._device.close)
+        register_fork_handler(self._disown_after_fork)
+
+    @property
+    def device(self) -> DeviceInfo:
+        """The open device. WebGPU reports neither its memory nor its queues."""
+        return self._device.info
+
+    @property
+    def device_name(self) -> str:
+        """The adapter's name."""
+        return self._device.name
+
+    def run(
+        self,
+        kernel: Kernel,
+        *arrays: npt.ArrayLike,
+        out: Any = None,
+        keep: bool | None = None,
+        params: Any = None,
+        out_shape: Any = None,
+    ) -> Any:
+        if keep:
+            self._check_keep(keep)
+        given = as_arrays(kernel, arrays)
+        call = self._signatures.get(kernel, given, out_shape).make_call(given, params)
+        if out is not None:
+            call.use_outputs(out)
+        return self._run_call(call)
+
+    def _run_call(self, call: Call) -> Any:
+        with self._active:
+            nbytes = self._outputs.allocate(call)
+            if call.signature.count:
+                nbytes += self._scheduler.run_single(call)
+            self._settle_idle_memory(nbytes)
+        return call.result()
+
+    def run_batch(
+        self,
+        kernel: Kernel,
+        jobs: Iterable[Sequence[Any]],
+        *,
+        out: Iterable[Any] | None = None,
+        params: Any = None,
+    ) -> list[Any]:
+        """Run a kernel on many jobs. Jobs are grouped by bucket, and each group is one submission.
+        The results of the first groups are read while the device computes the later ones.
+
+        Args:
+            kernel (Kernel): The kernel to run.
+            jobs (iterable of tuples): The arrays of each job.
+            out (iterable): The array, or tuple of arrays, to write each job's result to.
+            params (dict | tuple | list): Values for all jobs; a list has one entry for each job.
+
+        Returns:
+            A list of one result per job, in order.
+        """
+        given, outs = collect_jobs(jobs, out)
+        calls = [
+            self._signatures.make_job_call(kernel, job, index, outs and outs[index], own)
+            for index, (job, own) in enumerate(zip(given, iterate_params(params, len(given))))  # noqa: B905
+        ]
+        with self._active:
+            nbytes = sum(self._outputs.allocate(call) for call in calls)
+            nbytes += self._scheduler.run_calls([call for call in calls if call.signature.count])
+            self._settle_idle_memory(nbytes)
+        return [call.result() for call in calls]
+
+    def stream(
+        self,
+        kernel: Kernel,
+        jobs: Iterable[Sequence[Any]],
+        *,
+        out: Iterable[Any] | None = None,
+        params: Any = None,
+    ) -> SequentialStream:
+        """Run a kernel on jobs as they come, one after the other; yields results in order.
+
+        Args:
+            kernel (Kernel): The kernel to run.
+            jobs (iterable of tuples): The arrays of each job; it may be infinite.
+            out (iterable): The array, or tuple of arrays, to write each job's result to.
+            params (dict | tuple | list): Values for all jobs; a list has one entry for each job.
+        """
+
+        def run(job: StreamJob) -> Any:
+            self._check_open()
+            index, arrays, target, own = job
+            return self._run_call(
+                self._signatures.make_job_call(kernel, arrays, index, target, own)
+            )
+
+        self._check_open()
+        return SequentialStream(run, jobs, out, params)
+
+    def explain(
+        self, kernel: Kernel, *arrays: npt.ArrayLike, params: Any = None, out_shape: Any = None
+    ) -> WgpuPlan:
+        """Return the pieces, bucket and work-groups of `run`. Print them for their reasons.
+
+        Args:
+            kernel (Kernel): The kernel.
+            *arrays (array): The arguments of `run`, or one integer alone, a number of elements.
+            params (dict | tuple): They change nothing here.
+            out_shape (tuple | list): As in `run`.
+        """
+        self._check_open()
+        given = arrays_to_explain(kernel, arrays)
+        return self._scheduler.explain(self._signatures.get(kernel, given, out_shape))
+
+    def profile(self, *, trace: str | Path | None = None) -> StageProfile:
+        """Record the stages of all calls until the `with` ends: `stages()`, `save_trace(path)`. The
+        stages are fill, compute and drain: WebGPU does not tell when the device copies.
+
+        Args:
+            trace (str | Path): The file to which the trace is written when the `with` ends.
+        """
+        self._check_open()
+        return self._scheduler.profiles.start(TraceFile(trace))
+
+    def warm_up(self, kernel: Kernel | None = None, sizes: Sequence[int] = ()) -> None:
+        """Compile a kernel, and make a buffer set for each size. Kernels with split="whole" are
+        compiled only.
+
+        Args:
+            kernel (Kernel | None): The kernel. None: the package's kernels, with the sizes that
+                earlier processes used; the cache folder has a list of them.
+            sizes (list of int): The sizes of the calls to come, in elements.
+
+        Raises:
+            KernelError: The kernel has no WGSL.
+        """
+        if kernel is not None:
+            check_is_kernel(kernel)
+            if kernel.wgsl is None:
+                raise KernelError(f"kernel {kernel.name!r} has no WGSL, so WebGPU cannot run it")
+        counts = [parse_count("warm_up", size, least=1) for size in iterate("sizes", sizes)]
+        with self._active:
+            if kernel is not None:
+                self._warm_up(kernel, counts)
+                return
+            for name, buckets in self._history.used.items():
+                if name in names():
+                    self._warm_up(load(name), buckets)
+
+    def _warm_up(self, kernel: Kernel, sizes: Sequence[int]) -> None:
+        if kernel.split == "whole":  # the shapes of a call determine the buffers
+            for size in sizes:
+                self._pipelines.compile(kernel, size)
+            return
+        buckets = {self._chunks.find_bucket(kernel, size) for size in sizes}
+        # A bucket of 0 elements: the memory limit does not allow even one element.
+        for bucket in sorted(buckets - {0}):
+            self._pipelines.compile(kernel, bucket)
+            self._settle_idle_memory(self._scheduler.warm_up(kernel, bucket))
+
+    def _settle_idle_memory(self, nbytes: int) -> None:
+        """After a call that needed `nbytes` at once: release idle memory beyond the budget."""
+        budget = self._idle_memory
+        if nbytes > budget.largest_call:
+            budget.note_call(nbytes)
+        if self._count_idle_bytes() > budget.limit:
+            budget.settle()
+
+    def _count_idle_bytes(self) -> int:
+        """Return the idle bytes, with those of results that the caller still holds."""
+        caches = self._scheduler.buckets.bytes_idle + self._scheduler.exact.bytes_idle
+        return caches + self._outputs.bytes_recycled + self._pool.bytes_idle
+
+    def _destroy_idle_buffers(self) -> bool:
+        """Destroy idle buffers until the idle memory is within its limit; return whether it is."""
+        beyond = self._count_idle_bytes() - self._idle_memory.limit
+        if beyond > 0:
+            self._pool.destroy_idle(max(self._pool.bytes_idle - beyond, 0))
+        return self._count_idle_bytes() <= self._idle_memory.limit
+
+    def stats(self) -> WgpuStats:
+        """Return the counters of calls and caches, and the contents of the caches."""
+        pipelines, scheduler = self._pipelines.list_compiled(), self._scheduler
+        record, pool = scheduler.read_record(), self._pool.stats()
+        record.pipeline += round(1e9 * sum(pipeline.compile_seconds for pipeline in pipelines))
+        return WgpuStats(
+            device=self._device.name,
+            backend=self._device.backend,
+            calls=record.calls,
+            elements=record.elements,
+            pieces=record.pieces,
+            dispatches=0,
+            seconds_by_stage=record.seconds(),
+            bytes_held=pool.bytes_idle + pool.bytes_in_use,
+            submissions=scheduler.submissions,
+            pipelines=len(pipelines),
+            buffer_sets=scheduler.sets_made,
+            exact_hits=scheduler.exact.hits,
+            exact_entries=len(scheduler.exact),
+            bucket_sizes=tuple(scheduler.buckets.sizes()),
+            buckets=tuple(self.bucket_cache_stats()),
+            bucket_evictions=scheduler.buckets.evictions,
+            borders=tuple(self._boundaries.learned),
+            padding=self._boundaries.measure_padding(),
+            pool=pool,
+            memory_use=self._count_memory(),
+        )
+
+    def _count_memory(self) -> MemoryUse:
+        buckets, exact = self._scheduler.buckets.bytes_idle, self._scheduler.exact.bytes_idle
+        pool = self._pool.stats()
+        return MemoryUse(
+            in_use={"buffer sets": max(pool.bytes_in_use - buckets - exact, 0)},
+            idle={
+                "buckets": buckets,
+                "exact sizes": exact,
+                "buffers": pool.bytes_idle,
+                "results": self._outputs.count_idle(),
+            },
+            fragments=0,
+            idle_limit=self._idle_memory.limit,
+            largest_call=self._idle_memory.largest_call,
+        )
+
+    def bucket_cache_stats(self) -> list[BucketStats]:
+        """Return hits, misses, evictions, pipelines, compile time and bytes held of each bucket."""
+        found = []
+        for kernel, stats in self._scheduler.buckets.stats():
+            pipeline = self._pipelines.find(kernel, stats.bucket)
+            compiled = int(pipeline is not None)
+            seconds = 0.0 if pipeline is None else pipeline.compile_seconds
+            found.append(dataclasses.replace(stats, pipelines=compiled, compile_seconds=seconds))
+        return found
+
+    def print_stats(self) -> None:
+        """Print the state of the caches to standard error."""
+        print(self.stats(), file=sys.stderr)
+
+    def close(self) -> None:
+        """Wait for the calls that are running, then free everything. May be called again."""
+        if self._active is DISOWNED:
+            return
+        if self._active.close():
+            if self._history_path is not None:
+                write_history(self._history_path, self._merge_history())
+            self._pipelines.close()
+            self._scheduler.clear()
+            self._outputs.clear()
+            self._pool.clear()
+        self._finalizer()
+
+    def trim(self) -> int:
+        """Free all buffers that no running call uses; returns how many bytes were freed."""
+        with self._active:
+            self._scheduler.clear()
+            self._outputs.clear()
+            nbytes = self._pool.stats().bytes_idle
+            self._pool.clear()
+        return nbytes
+
+    def _disown_after_fork(self) -> None:
+        # When wgpu-py's objects are garbage-collected, they call the library, which would wait for
+        # threads that exist only in the parent. An extra reference keeps them from ever being
+        # collected.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(vars(self).copy()))
+        self._finalizer.detach()
+        self._active = self._pipelines = self._scheduler = DISOWNED
+
+    def _merge_history(self) -> BucketHistory:
+        """Return the saved history, with the boundaries and buckets of this executor added."""
+        boundaries = self._history.boundaries
+        if self._boundaries.adaptive:
+            boundaries = self._boundaries.learned
+        used = dict(self._history.used)
+        for name, sizes in self._scheduler.buckets.sizes_by_kernel().items():
+            used[name] = sorted({*used.get(name, ()), *sizes})
+        return BucketHistory(boundaries, used)
+
+    def _check_open(self) -> None:
+        with self._active:
+            pass
+
+    def __repr__(self) -> str:
+        state = "open" if self._finalizer.alive else "closed"
+        return f"<WgpuExecutor on {self._device.name}, {state}>"
+
+
+class ActiveCalls:
+    """The calls that are running. Each call does its work inside a `with` statement.
+
+    Closing waits for these calls and refuses later ones. A call that fails because the device is
+    lost raises `DeviceLostError`, and so does every call after it.
+    """
+
+    def __init__(self, device: WebGpuDevice) -> None:
+        self._device = device
+        self._changed = threading.Condition()
+        self._count = 0
+        self._closed = self._lost = False
+
+    def __enter__(self) -> None:
+        if self._lost:
+            self._raise_lost(None)
+        with self._changed:
+            if self._closed:
+                raise ClosedError("the executor is closed; open another one")
+            self._count += 1
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        with self._changed:
+            self._count -= 1
+            self._changed.notify_all()
+        # A lost device raises errors of many types, so test the device itself.
+        if isinstance(error, Exception) and self._device.is_lost():
+            # Nothing may be submitted from now on: wgpu-native would end the process.
+            self._lost = True
+            self._raise_lost(error)
+
+    def close(self) -> bool:
+        """Refuse further calls and wait for the active ones; return whether this was the first
+        `close`."""
+        with self._changed:
+            first, self._closed = not self._closed, True
+            while self._count:
+                self._changed.wait()
+        return first
+
+    def _raise_lost(self, error: Exception | None) -> None:
+        meaning = f"{self._device.name} is lost; reopen the backend"
+        raise DeviceLostError("WebGPU", DEVICE_LOST, meaning) from error
+
+
+class OutputAllocator:
+    """Allocates the arrays of results. Large arrays reuse the memory of dropped results."""
+
+    def __init__(self, *, max_bytes: int = MAX_RESULT_BYTES) -> None:
+        self._memory: ResultMemoryPool[None] = ResultMemoryPool()
+        self._max_bytes = max_bytes
+
+    @property
+    def bytes_recycled(self) -> int:
+        """The bytes of all recycled memory, with those of results that the caller holds."""
+        return self._memory.nbytes
+
+    def allocate(self, call: Call) -> int:
+        """Allocate a call's outputs, unless the caller passed `out`; return the bytes of recycled
+        memory among them.
+        """
+        if call.results:
+            return 0
+        sizes = [output.nbytes for output in call.signature.outputs]
+        call.set_outputs(
+            [
+                self._allocate(shape, dtype, nbytes)
+                for (shape, dtype), nbytes in zip(call.signature.results, sizes, strict=True)
+            ]
+        )
+        return sum(nbytes for nbytes in sizes if self._recycles(nbytes))
+
+    def list_idle(self) -> list[IdleItem]:
+        """List the memory of all results, because no one can tell when a caller drops its result.
+
+        The memory of a result that the caller holds is then freed when it is dropped.
+        """
+        self._memory.remove_held()
+        return [
+            IdleItem(entry.last_used, functools.partial(self._memory.remove, entry))
+            for entry in self._memory.list_entries()
+        ]
+
+    def count_idle(self) -> int:
+        """Return the bytes of the memory of dropped results."""
+        return self._memory.count_unused_bytes()
+
+    def clear(self) -> None:
+        """Free the memory that is kept from earlier results."""
+        for entry in self._memory.list_entries():
+            self._memory.remove(entry)
+
+    def _allocate(self, shape: Shape, dtype: np.dtype[Any], nbytes: int) -> Array:
+        if not self._recycles(nbytes):
+            return np.empty(shape, dtype)
+        found = self._memory.find(nbytes)
+        if found is not None:
+            return np.ndarray(shape, dtype, found[0])
+        memory = np.empty(round_up_to_class(nbytes), np.uint8)
+        self._memory.add(nbytes, memory, None)
+        return np.ndarray(shape, dtype, memory)
+
+    def _recycles(self, nbytes: int) -> bool:
+        return MIN_RECYCLED_BYTES <= nbytes <= self._max_bytes
