@@ -17,7 +17,7 @@ from gpu_executor.calls.arguments import count_nouns, describe
 from gpu_executor.calls.dispatch import (
     ArrayCopy,
     ArrayDevice,
-    GraphRecording,
+    DeviceGraph,
     copy_array,
     is_same_array,
     make_assignment,
@@ -79,7 +79,7 @@ def graph(first: Any, /, *inputs: Any) -> Any:
     if callable(first):
         if inputs:
             raise ArgumentTypeError("gx.graph takes one function, or device arrays, not both")
-        return functools.update_wrapper(_RecordedFunction(first), first)
+        return functools.update_wrapper(_GraphFunction(first), first)
     return Graph(_find_device([first, *inputs]), [first, *inputs])
 
 
@@ -96,7 +96,7 @@ class Graph:
         for each in inputs:
             _get_data(each)
         self._inputs = list(inputs)
-        self._recording: GraphRecording | None = None
+        self._recording: DeviceGraph | None = None
 
     def __enter__(self) -> Graph:
         if self._recording is not None:
@@ -159,7 +159,7 @@ class Graph:
         return given
 
 
-class _RecordedFunction:
+class _GraphFunction:
     """A function of device arrays, recorded for each kind of arguments that it is called with.
 
     Each call returns new arrays: the results of the recorded operations are copied. Safe from

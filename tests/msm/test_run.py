@@ -29,7 +29,7 @@ from gpu_executor.msm import run as msm_run
 from gpu_executor.msm.host import HostMsmPlan
 from gpu_executor.msm.parts import MsmParts
 from gpu_executor.msm.plan import MsmPlan, plan_msm
-from gpu_executor.msm.recording import submit_msm, submit_sliced_msm
+from gpu_executor.msm.prepared import submit_msm, submit_sliced_msm
 from gpu_executor.vulkan.device_memory import DeviceMemory
 from tests.support.curves_under_test import OVER_MERSENNE31, SMALL_QUADRATIC, draw_points
 from tests.support.device_arrays import get_device_memory

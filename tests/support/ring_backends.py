@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.vulkan import recording
+from gpu_executor.vulkan import slot_commands
 from gpu_executor.vulkan.binding import vk
 from gpu_executor.vulkan.slot import Slot
 from tests.conftest import OpenGpu
@@ -35,7 +35,7 @@ def open_with_copy_threads(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> gx.PersistentVulkanBackend:
     """Open a backend whose copy threads copy the smallest pieces too, of 100 elements at most."""
-    monkeypatch.setattr(recording, "LARGE_COPY_BYTES", MUCH)
+    monkeypatch.setattr(slot_commands, "LARGE_COPY_BYTES", MUCH)
     gpu = fresh_gpu(stream_chunk_elems=CHUNK)
     gpu._session.resources.copy_threads.threads = WORKERS
     return gpu

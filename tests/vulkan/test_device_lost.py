@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.vulkan import binding, recording
+from gpu_executor.vulkan import binding, slot_commands
 from gpu_executor.vulkan.binding import vk
 from tests.conftest import OpenGpu, on_both_paths
 from tests.support.jobs import ADD_U32, FQ_ADD, check_sums, field_jobs, word_jobs
@@ -123,7 +123,7 @@ def used(
 ) -> Used:
     """Pieces of 100 elements, filled and drained by the caller or by copy threads."""
     if request.param is not None:
-        monkeypatch.setattr(recording, "LARGE_COPY_BYTES", request.param)
+        monkeypatch.setattr(slot_commands, "LARGE_COPY_BYTES", request.param)
     return Used(fresh_gpu(stream_chunk_elems=100))
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.plan import strategy
-from gpu_executor.vulkan import recording
+from gpu_executor.vulkan import slot_commands
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.session import Session
 from gpu_executor.vulkan.timeline import Timeline
@@ -138,7 +138,7 @@ def open_two_queues(resources: Resources, opened: ExitStack) -> Resources:
 def several_gpu(fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch) -> Gpu:
     """A backend that alternates between two compute queues."""
     make = Session._make_resources
-    monkeypatch.setattr(recording, "LARGE_COPY_BYTES", MUCH)
+    monkeypatch.setattr(slot_commands, "LARGE_COPY_BYTES", MUCH)
     monkeypatch.setattr(strategy, "_choose_queues", lambda *_: ("several", "queues: several"))
     monkeypatch.setattr(
         Session,

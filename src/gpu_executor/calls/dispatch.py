@@ -82,7 +82,7 @@ class CopiesToDevice(Protocol[Copied_co]):
         """A copy on the device."""
 
 
-class GraphRecording(Protocol):
+class DeviceGraph(Protocol):
     """Steps that a device has recorded."""
 
     def replay(self) -> None:
@@ -197,7 +197,7 @@ class ArrayDevice(Protocol):
     def begin_capture(self) -> None:
         """Record what this thread submits from now on instead of running it."""
 
-    def end_capture(self, *, discard: bool = False) -> GraphRecording | None:
+    def end_capture(self, *, discard: bool = False) -> DeviceGraph | None:
         """Stop recording; return what was recorded, unless it is to be discarded."""
 
 

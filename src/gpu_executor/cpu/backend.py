@@ -47,7 +47,7 @@ from gpu_executor.graphs import Graph
 from gpu_executor.kernel import Kernel
 from gpu_executor.telemetry.profile import ActiveProfile, StageProfile
 from gpu_executor.telemetry.spans import TraceFile
-from gpu_executor.telemetry.stages import Record, sum_records
+from gpu_executor.telemetry.stages import StageCounters, sum_counters
 
 T = TypeVar("T")
 
@@ -100,7 +100,7 @@ class CpuBackend(PlainArrays):
         self._info = describe_host()
         self._memory = CpuMemory(self._info)
         self._lock = threading.Lock()
-        self._record = Record()
+        self._record = StageCounters()
         self._profiles = ActiveProfile(self._info.name)
         self._closed = False
 
@@ -263,7 +263,7 @@ class CpuBackend(PlainArrays):
     def stats(self) -> CpuStats:
         """Return the number of calls and elements, and the time they took."""
         with self._lock:
-            record = sum_records([self._record])
+            record = sum_counters([self._record])
         held = self._memory.nbytes
         return CpuStats(
             device=self._info.name,

@@ -81,7 +81,7 @@ class CpuStorage:
         """Whether a graph computes the contents and has not run yet."""
 
 
-class CpuRecording:
+class CpuGraph:
     """The operations of a graph, which a replay runs in order."""
 
     def __init__(self, operations: Sequence[Computation], made: Sequence[CpuStorage]) -> None:
@@ -284,11 +284,11 @@ class CpuMemory:
             raise GpuError("a graph is being recorded already; graphs cannot be nested")
         self._capture.operations, self._capture.made = [], []
 
-    def end_capture(self, *, discard: bool = False) -> CpuRecording | None:
+    def end_capture(self, *, discard: bool = False) -> CpuGraph | None:
         """Stop recording; return what was recorded, unless it is to be discarded."""
         operations, self._capture.operations = self._capture.operations, None
         assert operations is not None
-        return None if discard else CpuRecording(operations, self._capture.made)
+        return None if discard else CpuGraph(operations, self._capture.made)
 
     @contextlib.contextmanager
     def _pause_capture(self) -> Iterator[None]:

@@ -94,7 +94,7 @@ MAX_NOTED_CALLS = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class JobRecord:
+class JobMetrics:
     """A finished job, as spans and log messages describe it."""
 
     kernel: Kernel
@@ -172,7 +172,7 @@ class DeviceMetrics:
             self._add_profile_span(self.profile_spans, kernel, begun, begun + seconds)
         if _is_published():
             call = CallArguments.of(kernel, arrays, out_shape=out_shape)
-            record = JobRecord(kernel, [call], nbytes, begun, begun + seconds, 1, 0, None)
+            record = JobMetrics(kernel, [call], nbytes, begun, begun + seconds, 1, 0, None)
             self._publish(record, get_current_context())
 
     def count_noted_calls(self) -> None:
@@ -200,7 +200,7 @@ class DeviceMetrics:
             self._add_profile_span(self.profile_spans, kernel, begun, ended)
         retries = self._pop_retries()
         if _is_published():
-            record = JobRecord(kernel, [call], nbytes, begun, ended, 1, retries, error)
+            record = JobMetrics(kernel, [call], nbytes, begun, ended, 1, retries, error)
             self._publish(record, get_current_context())
 
     def count_batch(self, jobs: Sequence[Job], begun: float) -> float:
@@ -229,7 +229,7 @@ class DeviceMetrics:
                 continue  # other devices still run parts of it
             error = job.future.exception()
             about = job.kernel, job.calls, job.nbytes, job.submitted
-            self._publish(JobRecord(*about, ended, batch, retries, error), job.context)
+            self._publish(JobMetrics(*about, ended, batch, retries, error), job.context)
 
     def _pop_retries(self) -> int:
         return self._retries.pop(get_ident(), 0) if self._retries else 0
@@ -241,7 +241,7 @@ class DeviceMetrics:
         track, number = f"host {threading.current_thread().name}", len(spans) + 1
         spans.append(Span(track, kernel.name, int(begun * 1e9), int(ended * 1e9), number))
 
-    def _publish(self, record: JobRecord, context: Any) -> None:
+    def _publish(self, record: JobMetrics, context: Any) -> None:
         """Record the span of a job, and log it."""
         name = record.kernel.name
         tracer = get_tracer()
@@ -263,7 +263,7 @@ class DeviceMetrics:
                 outcome,
             )
 
-    def _make_attributes(self, record: JobRecord) -> SpanAttributes:
+    def _make_attributes(self, record: JobMetrics) -> SpanAttributes:
         return {
             "gpu_executor.device": self._candidate.device,
             "gpu_executor.backend": self._candidate.backend,

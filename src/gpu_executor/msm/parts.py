@@ -31,7 +31,7 @@ from gpu_executor.msm.plan import (
     plan_msm,
     with_rounds,
 )
-from gpu_executor.msm.recording import SlicedMsm
+from gpu_executor.msm.prepared import SlicedMsm
 from gpu_executor.msm.stages import Msm
 from gpu_executor.ops.points import AFFINE, get_constants, make_points
 from gpu_executor.plan import round_up_to_class

@@ -20,7 +20,7 @@ from gpu_executor.calls.dispatch import ArrayDevice
 from gpu_executor.errors import OutOfMemoryError
 from gpu_executor.msm.parts import PARTS_IN_FLIGHT, MsmParts, plan_parts, plan_whole
 from gpu_executor.msm.plan import MsmPlan
-from gpu_executor.msm.recording import submit_msm, submit_sliced_msm
+from gpu_executor.msm.prepared import submit_msm, submit_sliced_msm
 from gpu_executor.ops.elementwise import ElementData
 from gpu_executor.ops.points import (
     get_shape,

@@ -8,8 +8,8 @@
     compute       from the submission until the device has finished, its own copies included
     download      copy of mapped memory into the caller's results
 
-Each piece of hot code adds to a `Record` of its own, without a lock. Statistics are the sum of all
-records.
+Each piece of hot code adds to `StageCounters` of its own, without a lock. Statistics are the sum of
+all of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STAGES = ("setup", "pipeline", "descriptors", "recording", "upload", "compute", 
 COUNTS = ("calls", "elements", "pieces", "recordings", "shrunk")
 
 
-class Record:
+class StageCounters:
     """Nanoseconds by stage, and counts. Only one thread at a time may add to it."""
 
     __slots__ = (*STAGES, *COUNTS)
@@ -43,8 +43,8 @@ class Record:
         finally:
             setattr(self, name, getattr(self, name) + time.perf_counter_ns() - begun)
 
-    def add(self, other: Record) -> None:
-        """Add the times and counts of another record to this one."""
+    def add(self, other: StageCounters) -> None:
+        """Add the times and counts of others to these."""
         for name in self.__slots__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -53,9 +53,9 @@ class Record:
         return {stage: getattr(self, stage) / 1e9 for stage in STAGES}
 
 
-def sum_records(records: Iterable[Record]) -> Record:
-    """The sum of all records, as a new record."""
-    total = Record()
-    for record in records:
-        total.add(record)
+def sum_counters(counters: Iterable[StageCounters]) -> StageCounters:
+    """The sum of all counters, as new ones."""
+    total = StageCounters()
+    for each in counters:
+        total.add(each)
     return total

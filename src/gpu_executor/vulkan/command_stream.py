@@ -61,7 +61,7 @@ def _get_name(steps: Sequence[StreamStep]) -> str:
 
 
 @dataclass(slots=True, eq=False)
-class RecordedCommands:
+class StreamCommands:
     """A command buffer, and what it refers to besides arrays."""
 
     commands: Handle
@@ -74,10 +74,10 @@ class RecordedCommands:
 
 
 @dataclass(slots=True, eq=False)
-class RecordedGraph:
+class CapturedGraph:
     """Commands that `replay` runs, and the arrays that they use."""
 
-    recorded: RecordedCommands
+    recorded: StreamCommands
     keep_alive: list[VulkanStorage]
     checks: list[StatusCheck]
 
@@ -105,8 +105,8 @@ class CommandStream:
         self._pool: CommandPool | None = None
         self._dispatches = DispatchCache(resources.pipelines, resources.device.info)
         self._sets = TransientSets(resources.descriptors)
-        self._cached: LruCache[Hashable, RecordedCommands] = LruCache()
-        self._unused: deque[RecordedCommands] = deque()
+        self._cached: LruCache[Hashable, StreamCommands] = LruCache()
+        self._unused: deque[StreamCommands] = deque()
         """Commands to be recorded anew, the one submitted longest ago first."""
         self._freed_blocks = 0
         """The pool's count of freed blocks when the cache was last valid: another buffer may have
@@ -121,7 +121,7 @@ class CommandStream:
         self._reusable: dict[int, list[tuple[int, Allocation]]] = {}
         """The same memory by size; the device may still use it."""
         self._wait = self._timeline.prepare_wait()
-        self._released_graphs: deque[RecordedGraph] = deque()
+        self._released_graphs: deque[CapturedGraph] = deque()
         self._failed: list[StatusCheck] = []
         """Completed checks that found an error, since the last `synchronize`."""
         self.closed = False
@@ -164,23 +164,23 @@ class CommandStream:
         """Write a few bytes to a buffer (`Recorder.write`), after everything submitted before."""
         self.submit([BoundStep(Write(buffer, offset, data), (target,), 0)])
 
-    def record(self, steps: Sequence[StreamStep]) -> RecordedGraph:
+    def record(self, steps: Sequence[StreamStep]) -> CapturedGraph:
         """Record steps without running them; `replay` runs them any number of times."""
         with self._lock:
             self._check_open()
             recorded = self._record_anew(steps)
             kept = [storage for step in steps for storage in step.memory]
             checks = [step.check for step in steps if step.check is not None]
-            return RecordedGraph(recorded, kept, checks)
+            return CapturedGraph(recorded, kept, checks)
 
-    def replay(self, graph: RecordedGraph) -> None:
+    def replay(self, graph: CapturedGraph) -> None:
         """Run recorded steps, after everything submitted before; returns at once."""
         with self._lock:
             self._check_open()
             self._make_room()
             self._submit(graph.recorded, _InFlight("a graph", graph, list(graph.checks)))
 
-    def renew_checks(self, graph: RecordedGraph) -> dict[StatusCheck, StatusCheck]:
+    def renew_checks(self, graph: CapturedGraph) -> dict[StatusCheck, StatusCheck]:
         """Prepare the status words of recorded steps for another run, after the one before; returns
         the new check for each one before."""
         if not graph.checks:
@@ -192,7 +192,7 @@ class CommandStream:
             graph.checks[:] = renewed.values()
             return renewed
 
-    def release_when_possible(self, graph: RecordedGraph) -> None:
+    def release_when_possible(self, graph: CapturedGraph) -> None:
         """Free recorded steps with a later submission.
 
         Safe from a finalizer, which may run in any thread at any point: it takes no lock.
@@ -305,7 +305,7 @@ class CommandStream:
 
     # --- submissions in flight ---
 
-    def _submit(self, recorded: RecordedCommands, entry: _InFlight) -> None:
+    def _submit(self, recorded: StreamCommands, entry: _InFlight) -> None:
         # The entry is added first: if the submission is interrupted, the device may have it anyway.
         self._in_flight.append(entry)
         try:
@@ -409,7 +409,7 @@ class CommandStream:
                 key.append(step.inputs)
         return tuple(key)
 
-    def _record_anew(self, steps: Sequence[StreamStep]) -> RecordedCommands:
+    def _record_anew(self, steps: Sequence[StreamStep]) -> StreamCommands:
         recorded = self._acquire_commands()
         try:
             with Recorder(recorded.commands, simultaneous_use=True) as recorder:
@@ -425,7 +425,7 @@ class CommandStream:
         self.recordings += 1
         return recorded
 
-    def _acquire_commands(self) -> RecordedCommands:
+    def _acquire_commands(self) -> StreamCommands:
         """Commands that the device does not use: recorded longest ago, or new ones."""
         if len(self._cached) >= MAX_CACHED_COMMANDS:
             self._unused += self._cached.evict(MAX_CACHED_COMMANDS - 1)
@@ -439,7 +439,7 @@ class CommandStream:
             self._pool = CommandPool(self._resources.device, self._timeline.family)
             self._opened.callback(self._pool.close)
         commands = self._pool.allocate()
-        return RecordedCommands(commands, self._timeline.prepare(commands))
+        return StreamCommands(commands, self._timeline.prepare(commands))
 
     def _forget_cached(self) -> None:
         """Empty the cache; its command buffers are recorded anew."""
@@ -468,14 +468,14 @@ class CommandStream:
         if self._released_graphs:
             self._recycle_released_graphs()
 
-    def _release_references(self, recorded: RecordedCommands) -> None:
+    def _release_references(self, recorded: StreamCommands) -> None:
         """Release everything that commands refer to; the device has completed them."""
         self._dispatches.release(recorded.dispatches)
         self._sets.release(recorded.sets)
         recorded.barriers = 0
 
     def _resolve(
-        self, into: RecordedCommands, dispatch: Dispatch | CallDispatch, bindings: Sequence[int]
+        self, into: StreamCommands, dispatch: Dispatch | CallDispatch, bindings: Sequence[int]
     ) -> ResolvedDispatch:
         prepared = self._dispatches.acquire(dispatch)
         into.dispatches.append(prepared)

@@ -139,7 +139,7 @@ class GraphDependencies:
         return tuple(check for check in storage.checks if check not in added)
 
 
-class VulkanRecording:
+class VulkanGraph:
     """A command buffer in the command stream, freed with this object once the device is done."""
 
     def __init__(
@@ -493,14 +493,14 @@ class DeviceMemory:
             )
         self._capture.steps, self._capture.made = [], []
 
-    def end_capture(self, *, discard: bool = False) -> VulkanRecording | None:
+    def end_capture(self, *, discard: bool = False) -> VulkanGraph | None:
         """Stop recording; return what was recorded, unless it is to be discarded."""
         steps, self._capture.steps = self._capture.steps, None
         assert steps is not None
         if discard:
             return None
         bound = self._binder.bind(steps, recorded=True)
-        return VulkanRecording(self.stream, bound, self._capture.made, len(steps))
+        return VulkanGraph(self.stream, bound, self._capture.made, len(steps))
 
     @contextlib.contextmanager
     def pause_capture(self) -> Iterator[None]:

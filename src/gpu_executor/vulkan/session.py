@@ -36,7 +36,7 @@ from gpu_executor.plan.calibration import Calibration
 from gpu_executor.plan.splitter import split_call
 from gpu_executor.settings import Settings
 from gpu_executor.telemetry.spans import TraceFile
-from gpu_executor.telemetry.stages import Record, sum_records
+from gpu_executor.telemetry.stages import StageCounters, sum_counters
 from gpu_executor.vulkan.calibration import measure
 from gpu_executor.vulkan.copy_threads import CopyThreads
 from gpu_executor.vulkan.descriptors import DescriptorPools
@@ -102,7 +102,7 @@ class Session:
         """Whether a stream closes the session when it ends; slots that open streams hold."""
         self.profile: Profile | None = None
         self._profiling, self._counting = threading.Lock(), threading.Lock()
-        self._record = Record()
+        self._record = StageCounters()
         """Calls on device arrays are counted here, by one thread at a time; slots have their own
         records."""
         with self._record.stage("setup"), contextlib.ExitStack() as opened:
@@ -533,12 +533,12 @@ class Session:
         self.device_memory.release_completed()
         self._idle_memory.settle_if_exceeded()  # the caller may have dropped results or arrays
         by_path: defaultdict[str, int] = defaultdict(int)
-        records = self._slot_pool.list_records()
+        records = self._slot_pool.list_counters()
         for path, record in records:
             by_path[path] += record.calls
         if self._record.calls:
             by_path["device-resident"] += self._record.calls
-        total = sum_records([self._record, *(record for _, record in records)])
+        total = sum_counters([self._record, *(record for _, record in records)])
         return Stats(
             device=self.info.name,
             calls=total.calls,

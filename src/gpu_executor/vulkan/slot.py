@@ -23,22 +23,22 @@ from gpu_executor.errors import DeviceLostError, GpuError
 from gpu_executor.kernel import Grid
 from gpu_executor.kernel.parameters import NO_VALUES, ParameterValues
 from gpu_executor.plan import Piece, QueueUse
-from gpu_executor.telemetry.stages import Record
+from gpu_executor.telemetry.stages import StageCounters
 from gpu_executor.vulkan.call_binder import make_dispatch
 from gpu_executor.vulkan.copy_threads import Part
 from gpu_executor.vulkan.device_storage import make_range_error
 from gpu_executor.vulkan.mapped_arrays import BufferRanges, offset_to_piece
 from gpu_executor.vulkan.profile import Profile, StageTimestamps
-from gpu_executor.vulkan.recording import Recording, SlotRecorder
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.slot_buffers import SlotBuffers, SlotLayout
+from gpu_executor.vulkan.slot_commands import SlotCommands, SlotRecorder
 from gpu_executor.vulkan.timeline import SPIN_NS
 
 MAX_RECORDINGS = 64
 """Recordings that a slot caches: one for each element count and set of buffer ranges."""
 
 
-NO_RECORDING = Recording()
+NO_RECORDING = SlotCommands()
 TRACKS: dict[QueueUse, tuple[str, str, str]] = {
     "one": ("queue", "queue", "queue"),
     "split": ("copy-in queue", "queue", "copy-out queue"),
@@ -53,10 +53,10 @@ class Slot:
     def __init__(self, resources: Resources, layout: SlotLayout) -> None:
         kernel = layout.kernel
         self.layout = layout
-        self.record = Record()
+        self.record = StageCounters()
         """Counters and stage times of this slot; its users update them too."""
         self._device, self._copy_threads = resources.device, resources.copy_threads
-        self._recordings: LruCache[Hashable, Recording] = LruCache()
+        self._recordings: LruCache[Hashable, SlotCommands] = LruCache()
         self._recording, self._piece = NO_RECORDING, Piece(0, 0)
         """The recording and the piece that the slot was prepared for last."""
         self._submitted = 0
@@ -102,7 +102,7 @@ class Slot:
         values: ParameterValues = NO_VALUES,
         *,
         in_parts: bool = False,
-    ) -> Recording:
+    ) -> SlotCommands:
         """Return the commands for `count` elements and those ranges; record them if not cached.
 
         `values` has parameters that are pushed: other values are other commands. `in_parts` lets

@@ -20,7 +20,7 @@ from gpu_executor.arrays.idle_memory import IdleItem, IdleMemory
 from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import ClosedError, OutOfMemoryError
 from gpu_executor.plan import round_up_to_class
-from gpu_executor.telemetry.stages import Record
+from gpu_executor.telemetry.stages import StageCounters
 from gpu_executor.vulkan.memory import Allocation
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.slot import Slot
@@ -84,7 +84,7 @@ class SlotPool:
         """Keys that have or had idle slots, least recently used first."""
         self._last_used: SlotKey | None = None
         self._slots: set[Slot] = set()
-        self._retired: defaultdict[str, Record] = defaultdict(Record)
+        self._retired: defaultdict[str, StageCounters] = defaultdict(StageCounters)
         self._idle = self._busy = self._waiting = self._hits = self._misses = 0
         self._bytes_idle = self._bytes = 0
         """The bytes of idle slots, and of all slots."""
@@ -201,7 +201,7 @@ class SlotPool:
         with self._lock:
             return SlotStats(self._hits, self._misses, self._idle, self._busy)
 
-    def list_records(self) -> list[tuple[str, Record]]:
+    def list_counters(self) -> list[tuple[str, StageCounters]]:
         """Return the records of all slots, open and closed, by data path."""
         with self._lock:
             known = [(slot.layout.path, slot.record) for slot in self._slots]

@@ -21,7 +21,7 @@ from gpu_executor.errors import ElementRangeError, KernelError, OutOfMemoryError
 from gpu_executor.kernel import Grid, Kernel
 from gpu_executor.plan import Piece
 from gpu_executor.telemetry.profile import ActiveProfile
-from gpu_executor.telemetry.stages import Record, sum_records
+from gpu_executor.telemetry.stages import StageCounters, sum_counters
 from gpu_executor.webgpu.buffer_pool import BufferPool
 from gpu_executor.webgpu.buffer_set import BufferSet, encode_words
 from gpu_executor.webgpu.buffer_set_caches import Bucket, BucketCache, ExactSizeCache
@@ -125,7 +125,7 @@ class TaskScheduler:
         """Buffer sets that were discarded. They are referenced until the device is closed, because
         callbacks of their mappings may still run."""
         self._counters = threading.Lock()
-        self._record = Record()
+        self._record = StageCounters()
         self.submissions = self.sets_made = 0
         self.profiles = ActiveProfile(device.name)
 
@@ -195,10 +195,10 @@ class TaskScheduler:
             per_invocation,
         )  # fmt: skip
 
-    def read_record(self) -> Record:
+    def read_counters(self) -> StageCounters:
         """A copy of the counters and of the nanoseconds by stage."""
         with self._counters:
-            return sum_records([self._record])
+            return sum_counters([self._record])
 
     def warm_up(self, kernel: Kernel, size: int) -> int:
         """Make a buffer set for the bucket of that size; return its bytes."""

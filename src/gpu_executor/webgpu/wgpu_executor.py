@@ -296,7 +296,7 @@ class WgpuExecutor(HostArraysOnly, PlainArrays):
     def stats(self) -> WgpuStats:
         """Return the counters of calls and caches, and the contents of the caches."""
         pipelines, scheduler = self._pipelines.list_compiled(), self._scheduler
-        record, pool = scheduler.read_record(), self._pool.stats()
+        record, pool = scheduler.read_counters(), self._pool.stats()
         record.pipeline += round(1e9 * sum(pipeline.compile_seconds for pipeline in pipelines))
         return WgpuStats(
             device=self._device.name,

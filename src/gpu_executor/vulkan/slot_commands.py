@@ -1,4 +1,4 @@
-"""Recordings: the command buffers for one use of a slot, which can be submitted again and again."""
+"""Commands of slots: the command buffers for one use of a slot, submitted again and again."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class FillPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class SlotCommands:
     """Recorded commands, and the mapped memory that the host fills before and drains after them."""
 
     submissions: Sequence[tuple[Timeline, Submission]] = ()
@@ -125,10 +125,10 @@ class SlotRecorder:
         dispatch: CallDispatch,
         count: int,
         buffer_ranges: BufferRanges | None,
-        oldest: Recording | None,
+        oldest: SlotCommands | None,
         *,
         in_parts: bool = False,
-    ) -> Recording:
+    ) -> SlotCommands:
         """Record the commands of a dispatch on `count` elements.
 
         The command buffers of `oldest` are recorded again. `in_parts` lets the device copy a large
@@ -198,7 +198,7 @@ class SlotRecorder:
         except BaseException:
             self._descriptors.release(descriptors)
             raise
-        return Recording(
+        return SlotCommands(
             submissions,
             filled,
             drained,
@@ -208,7 +208,7 @@ class SlotRecorder:
             parts,
         )
 
-    def release(self, recording: Recording) -> None:
+    def release(self, recording: SlotCommands) -> None:
         """Release the descriptor set of a recording; its command buffers stay in their pools."""
         if recording.descriptors is not None:
             self._descriptors.release(recording.descriptors)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Self
 
 from gpu_executor.arrays.device_array import DeviceArray
-from gpu_executor.calls.dispatch import ArrayCopy, ArrayDevice, GraphRecording, Step
+from gpu_executor.calls.dispatch import ArrayCopy, ArrayDevice, DeviceGraph, Step
 from gpu_executor.kernels.curves import point_limbs
 from gpu_executor.msm.plan import MsmPlan, resize_plan
 from gpu_executor.msm.stages import WORD, Msm
@@ -22,7 +22,7 @@ COPIED_INPUT_BYTES = 1 << 24
 of its commands are one submission instead of four."""
 
 
-class RecordedMsm:
+class PreparedMsm:
     """A batch of MSMs whose arrays are made and whose commands are recorded once, for any points
     and scalars of a plan.
 
@@ -46,19 +46,19 @@ class RecordedMsm:
         self._result = make_points(device, curve, plan.batch)
         self._lock = threading.Lock()
         self._inputs: tuple[DeviceArray, DeviceArray] | None = None
-        self._tables: _Recorder | None = None
+        self._tables: _CapturedSteps | None = None
         if points.nbytes + scalars.nbytes <= COPIED_INPUT_BYTES:
             own, words = (device.empty(each.shape, each.dtype) for each in (points, scalars))
             self._inputs = own, words
             if plan.tables > 1 and not has_table:
-                with _Recorder(device) as self._tables:
+                with _CapturedSteps(device) as self._tables:
                     own = msm.convert(own)
-            with _Recorder(device) as self._commands:
+            with _CapturedSteps(device) as self._commands:
                 msm.run(own, words, self._result, is_converted=self._tables is not None)
             return
         buckets = msm.make_buckets()
-        self._additions = _RecordedAdditions(device, msm, buckets)
-        with _Recorder(device) as self._commands:
+        self._additions = _PreparedAdditions(device, msm, buckets)
+        with _CapturedSteps(device) as self._commands:
             msm.finish(buckets, self._result)
 
     def run(
@@ -103,8 +103,8 @@ class SlicedMsm:
         for number, size in enumerate(sizes):
             msm = Msm(device, curve, resize_plan(plan, size))
             own = buckets[number * count : (number + 1) * count]
-            self._additions.append(_RecordedAdditions(device, msm, own))
-        with _Recorder(device) as self._commands:
+            self._additions.append(_PreparedAdditions(device, msm, own))
+        with _CapturedSteps(device) as self._commands:
             sums = whole.add_buckets(buckets) if len(sizes) > 1 else buckets
             whole.finish(sums, self._result)
 
@@ -121,17 +121,17 @@ class SlicedMsm:
             self._device.submit([ArrayCopy(self._result, result)])
 
 
-class _RecordedAdditions:
+class _PreparedAdditions:
     """The additions to buckets. The commands that depend on neither points nor scalars are
     recorded."""
 
     def __init__(self, device: ArrayDevice, msm: Msm, buckets: DeviceArray) -> None:
         self._msm, self._entries = msm, msm.make_entries()
-        with _Recorder(device) as self._sort:
+        with _CapturedSteps(device) as self._sort:
             self._sorted = msm.sort(*self._entries)
             self._rounds = msm.find_pairs(*self._sorted)
             self._sums = msm.make_sums(buckets)
-        with _Recorder(device) as self._combine:
+        with _CapturedSteps(device) as self._combine:
             msm.combine(self._sums)
             msm.submit()
 
@@ -147,12 +147,12 @@ class _RecordedAdditions:
         self._combine.replay()
 
 
-class _Recorder:
+class _CapturedSteps:
     """Records what its `with` block submits."""
 
     def __init__(self, device: ArrayDevice) -> None:
         self._device = device
-        self._recording: GraphRecording | None = None
+        self._recording: DeviceGraph | None = None
 
     def __enter__(self) -> Self:
         self._device.begin_capture()
@@ -186,7 +186,7 @@ def submit_msm(
         return
     recorded = device.cache(
         ("msm", curve, plan, has_table, points.shape, scalars.shape),
-        lambda: RecordedMsm(device, curve, plan, points, scalars, has_table=has_table),
+        lambda: PreparedMsm(device, curve, plan, points, scalars, has_table=has_table),
     )
     recorded.run(points, load, result)
 
