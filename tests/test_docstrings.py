@@ -1,4 +1,4 @@
-"""Every public function documents its parameters: one line of an `Args` section for each."""
+"""Every public function has an `Args` section with a line and a type for each parameter."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ import gpu_executor as gx
 NOT_YET = ("gpu_executor.fields", "gpu_executor.curves", "gpu_executor.kzg")
 """Packages whose functions have no `Args` sections yet."""
 CONSTRUCTED = (gx.Reference, gx.Settings, gx.Tuning)
-"""Dataclasses that users make; the package makes the others."""
+"""Dataclasses that users make, with an `Attributes` section; the package makes the others."""
 REFUSES = "Raise `NotSupportedError`: "
 """How the docstring of a method begins that only raises."""
-SECTION = re.compile(r"^Args:\n((?:    .*\n|\n)+)", re.MULTILINE)
-LINE = re.compile(r"^    \*{0,2}(\w+)(?: \([^)]+\))?: \S", re.MULTILINE)
+SECTION = re.compile(r"^(?:Args|Attributes):\n((?:    .*\n|\n)+)", re.MULTILINE)
+LINE = re.compile(r"^    (?:\*?(\w+) \([^)]+\)|\*\*(\w+)): \S", re.MULTILINE)
+"""`name (type): ...`; keywords that another function takes have no type."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def make_function(
 def list_documented(docstring: str) -> list[str]:
     """The parameters that the `Args` sections of a docstring describe."""
     sections = SECTION.findall(docstring + "\n")
-    return [name for section in sections for name in LINE.findall(section)]
+    return [name or keywords for section in sections for name, keywords in LINE.findall(section)]
 
 
 @functools.cache

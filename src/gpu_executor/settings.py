@@ -44,7 +44,7 @@ class Settings:
     """Settings of a backend or an executor. `Settings()` are the defaults; it ignores the
     environment, which `Settings.from_environment()` reads.
 
-    Args:
+    Attributes:
         device (str | None): An index, a prefix of the UUID or a part of the name of the device to
             open.
         device_local (bool | None): True: always the device-local path; False: always the

@@ -36,7 +36,7 @@ R = TypeVar("R")
 class Tuning:
     """What a kernel's code offers to make calls faster; no result depends on it.
 
-    Args:
+    Attributes:
         per_invocation (int | None): The id of the specialization constant for the number of
             elements per invocation, which the plan chooses.
         packed (int): Elements per vector that an invocation loads; it processes those left over
@@ -55,7 +55,7 @@ class Tuning:
 class Reference:
     """The computation of a kernel on NumPy arrays, as a whole and for single elements.
 
-    Args:
+    Attributes:
         whole (Callable | None): `whole(*arrays, **params)` returns the outputs.
         at (Callable | None): `at(indices, *arrays, **params)` returns the elements of the outputs
             at flat indices; with several outputs, `indices` is a tuple of an array for each.

@@ -492,7 +492,7 @@ class Kernel(ByIdentity):
             include (list): Folders for `#include`.
             defines (dict): Preprocessor macros and their values.
             name (str): The name in messages and statistics. None: that of the file.
-            declaration: The other parameters of `from_spirv`.
+            **declaration: The other parameters of `from_spirv`.
 
         Raises:
             KernelError: The text does not compile, or the declaration contradicts it.
