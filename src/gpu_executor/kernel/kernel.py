@@ -495,8 +495,8 @@ class Kernel(ByIdentity):
             **declaration: The other parameters of `from_spirv`.
 
         Raises:
-            KernelError: The text does not compile, or the declaration contradicts it.
-            MissingExtraError: `glslc` is not installed.
+            KernelError: The text does not compile, the declaration contradicts it, or there is no
+                `glslc`.
         """
         cache_dir = Settings.from_environment().cache_dir
         code, default_name = compile_glsl(
