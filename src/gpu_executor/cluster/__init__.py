@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gpu_executor.cluster.ray_executor import RayExecutor
 
 __all__ = ["RayExecutor", "start_actors"]
-MODULES = {"RayExecutor": "executor", "start_actors": "actor"}
+MODULES = {"RayExecutor": "ray_executor", "start_actors": "actor"}
 
 
 def __getattr__(name: str) -> Any:
