@@ -28,7 +28,7 @@ class BlobWorker:
 
     def __init__(self, gpu: gx.GpuExecutor) -> None:
         self._gpu = gpu
-        self._setup = kzg.load_trusted_setup(gpu=gpu)
+        self._setup = kzg.load_trusted_setup(device=gpu)
 
     def describe(self) -> tuple[str, str]:
         return self._gpu.device.kind, self._gpu.device.name

@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2, help="how often the block is processed")
     options = parser.parse_args()
     stacks: dict[str, dict[str, float]] = {}
-    with GpuExecutor("vulkan") as gpu, kzg.load_trusted_setup(gpu=gpu) as setup:
+    with GpuExecutor("vulkan") as gpu, kzg.load_trusted_setup(device=gpu) as setup:
         blobs = draw_blobs(options.blobs or (1 if gpu.device.kind == "cpu" else 21))
         for number in range(1, max(options.rounds, 1) + 1):
             print(label := f"{len(blobs)} blob(s), round {number}")

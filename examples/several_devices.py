@@ -17,6 +17,6 @@ with gx.GpuExecutor("vulkan", devices="all" if several else [0, 0]) as gpu:
     for index, device in enumerate(gpu.stats().devices):
         print(f"device {index}, {device.device}: {device.calls} calls")
 
-again = gx.CpuBackend().run_batch(mul, jobs)
+again = gx.GpuExecutor("cpu").run_batch(mul, jobs)
 right = all(np.array_equal(one, other) for one, other in zip(results, again, strict=True))
 print(f"{len(results)} results came in the order of the jobs, all", "right" if right else "wrong")

@@ -29,6 +29,7 @@ from gpu_executor.errors import NotSupportedError, SettingsError
 from gpu_executor.graphs import Graph
 from gpu_executor.kernel import Kernel, Shape, to_native
 from gpu_executor.kernels import load
+from gpu_executor.plan import Plan
 from gpu_executor.telemetry.families import MetricValue
 from gpu_executor.telemetry.spans import Span
 
@@ -48,9 +49,10 @@ SUPPORTED_BY: dict[str, tuple[str, ...]] = {
     "to_device": ("vulkan", "cpu"),
     "synchronize": ("vulkan", "cpu"),
     "graph": ("vulkan", "cpu"),
-    "run with keep=True": ("vulkan", "cpu"),
+    "keep=True": ("vulkan", "cpu"),
 }
-"""The backends that support a method. All backends support the methods that are not here."""
+"""The backends that support a method, or `keep=True` of `run`, `run_batch` and `stream`. All
+backends support the methods that are not here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +201,7 @@ class Backend(ByIdentity, ABC):
         jobs: Iterable[Sequence[Any]],
         *,
         out: Iterable[Any] | None = None,
+        keep: bool | None = None,
         params: Any = None,
     ) -> list[Any]:
         """Run a kernel on many jobs. An invalid job is refused, by its index, before any job runs.
@@ -207,6 +210,7 @@ class Backend(ByIdentity, ABC):
             kernel (Kernel): The kernel to run.
             jobs (iterable of tuples): The arrays of each job.
             out (iterable): The array, or tuple of arrays, to write each job's result to.
+            keep (bool | None): As in `run`, for all jobs.
             params (dict | tuple | list): Values for all jobs; a list has one entry for each job.
 
         Returns:
@@ -223,6 +227,7 @@ class Backend(ByIdentity, ABC):
         jobs: Iterable[Sequence[Any]],
         *,
         out: Iterable[Any] | None = None,
+        keep: bool | None = None,
         params: Any = None,
     ) -> ResultStream:
         """Run a kernel on jobs as an iterable yields them, and read only a bounded number of jobs
@@ -233,6 +238,7 @@ class Backend(ByIdentity, ABC):
             jobs (iterable of tuples): The arrays of each job; it may be infinite.
             out (iterable): The array, or tuple of arrays, to write each job's result to. An array
                 may come again after its result was taken.
+            keep (bool | None): As in `run`, for all jobs.
             params (dict | tuple | list): Values for all jobs; a list has one entry for each job.
 
         Returns:
@@ -258,25 +264,25 @@ class Backend(ByIdentity, ABC):
     # --- arrays ---
 
     @abstractmethod
-    def empty(self, shape: int | Shape, dtype: npt.DTypeLike = np.uint64) -> Array:
-        """Make a NumPy array that the device can use in place where the backend has such memory.
-        Its contents are undefined.
+    def empty(self, shape: int | Shape, dtype: npt.DTypeLike = np.float64) -> Array:
+        """Make a NumPy array with undefined contents. It is in mapped memory, which the device
+        accesses in place (Vulkan), or a plain array (WebGPU, CPU).
 
         Args:
             shape (int | tuple): The lengths of its axes.
-            dtype (dtype): The type of its elements.
+            dtype (dtype): The type of its elements, a numeric one; `float64` as in NumPy.
 
         Raises:
-            NotSupportedError: The backend has no such memory.
+            NotSupportedError: The backend makes no arrays.
         """
 
     @abstractmethod
-    def zeros(self, shape: int | Shape, dtype: npt.DTypeLike = np.uint64) -> Array:
+    def zeros(self, shape: int | Shape, dtype: npt.DTypeLike = np.float64) -> Array:
         """Make a NumPy array of zeros in memory as `empty` has it.
 
         Args:
             shape (int | tuple): The lengths of its axes.
-            dtype (dtype): The type of its elements.
+            dtype (dtype): The type of its elements, a numeric one; `float64` as in NumPy.
         """
 
     @overload
@@ -351,7 +357,7 @@ class Backend(ByIdentity, ABC):
     @abstractmethod
     def explain(
         self, kernel: Kernel, *arrays: Any, params: Any = None, out_shape: Any = None
-    ) -> object:
+    ) -> Plan:
         """Say how `run` would run a call, without running it.
 
         Args:
@@ -361,7 +367,7 @@ class Backend(ByIdentity, ABC):
             out_shape (tuple | list): As in `run`.
 
         Returns:
-            An object that prints as the explanation.
+            A `Plan` to print: what was decided, and the reasons.
         """
 
     @abstractmethod
@@ -415,18 +421,18 @@ class HostArraysOnly(Backend):
     def _check_keep(self, keep: bool | None) -> None:
         """Refuse `keep=True`: there is no device array for a result."""
         if keep:
-            raise refuse("run with keep=True", self.name)
+            raise refuse("keep=True", self.name)
 
 
 class PlainArrays(Backend):
     """A backend that uses every NumPy array in the same way, so it makes ordinary arrays."""
 
-    def empty(self, shape: int | Shape, dtype: npt.DTypeLike = np.uint64) -> Array:
+    def empty(self, shape: int | Shape, dtype: npt.DTypeLike = np.float64) -> Array:
         self._check_open()
         kind = parse_dtype(dtype)
         return np.empty(parse_shape(shape, kind.itemsize), kind)
 
-    def zeros(self, shape: int | Shape, dtype: npt.DTypeLike = np.uint64) -> Array:
+    def zeros(self, shape: int | Shape, dtype: npt.DTypeLike = np.float64) -> Array:
         self._check_open()
         kind = parse_dtype(dtype)
         return np.zeros(parse_shape(shape, kind.itemsize), kind)

@@ -3,6 +3,7 @@ close; what it cannot have names the backends that do."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -71,12 +72,14 @@ def test_errors_of_a_stream_name_the_job(vulkan_executor: RayExecutor) -> None:
 def test_explain_and_trim_ask_every_device(vulkan_executor: RayExecutor) -> None:
     a, b = words(1234)
     vulkan_executor.run_batch(ADD, [(a, b)] * 20)
-    text = vulkan_executor.explain(ADD, a, b)
+    plan = vulkan_executor.explain(ADD, a, b)
+    assert isinstance(plan, gx.Plan)
+    text = str(plan)
     assert text.count("1,234 elements") == 2
     for actor in vulkan_executor.stats().actors:
         assert f"{actor.device} by vulkan on {actor.host}" in text
-    assert vulkan_executor.explain(ADD, 1234) == text
-    assert "7 elements" in vulkan_executor.explain(ramp(), out_shape=(7,))
+    assert vulkan_executor.explain(ADD, 1234) == plan
+    assert "7 elements" in str(vulkan_executor.explain(ramp(), out_shape=(7,)))
     with pytest.raises(ArgumentShapeError, match="argument 1 has elements in shape"):
         vulkan_executor.explain(ADD, a, b[1:])
     assert vulkan_executor.trim() > 0
@@ -94,8 +97,20 @@ def test_what_a_cluster_cannot_do_names_the_backends_that_can(cpu_executor: RayE
         "graph": cpu_executor.graph,
         "synchronize": cpu_executor.synchronize,
         "profile": cpu_executor.profile,
-        "run with keep=True": lambda: cpu_executor.run(ADD, a, b, keep=True),
+        "keep=True": lambda: cpu_executor.run(ADD, a, b, keep=True),
     }
+    jobs = [(a, b)]
+    assert cpu_executor.run_batch(ADD, jobs, keep=False)[0].tolist() == (a + b).tolist()
+    refused: list[Callable[[], object]] = [
+        lambda: cpu_executor.run_batch(ADD, jobs, keep=True),
+        lambda: cpu_executor.stream(ADD, jobs, keep=True),
+        lambda: cpu_executor.map(ADD, [a], [b], keep=True),
+        lambda: cpu_executor.submit(ADD, a, b, keep=True),
+        lambda: asyncio.run(cpu_executor.run_async(ADD, a, b, keep=True)),
+    ]
+    for refuse in refused:
+        with pytest.raises(NotSupportedError, match=r"^keep=True is not supported .*'ray'"):
+            refuse()
     for method, use in uses.items():
         with pytest.raises(
             NotSupportedError, match=f"^{method} is not supported .*'ray'.*: vulkan"

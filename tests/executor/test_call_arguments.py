@@ -187,7 +187,7 @@ def test_executors_count_calls_without_inputs() -> None:
         assert sum(each.calls for each in stats.devices) == 50
         assert sum(each.inside.elements for each in stats.devices) == 5000
         assert sum(each.nbytes for each in stats.devices) == 0
-        assert "shares of a large call" in gpu.explain(scale(params=(1, 2)), 10)
+        assert "shares of a large call" in str(gpu.explain(scale(params=(1, 2)), 10))
 
 
 # --- small calls on the CPU ---

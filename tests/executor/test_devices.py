@@ -377,7 +377,7 @@ def test_each_device_has_its_own_statistics(two: gx.GpuExecutor) -> None:
     stats = two.stats()
     assert len(stats.devices) == len(str(stats).splitlines()) - 1 == 2
     assert all(each.seconds > 0 for each in stats.devices)
-    text = two.explain(ADD, 10)
+    text = str(two.explain(ADD, 10))
     assert text.count("% ") == 2 and "shares of a large call" in text
 
 

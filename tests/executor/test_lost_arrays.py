@@ -118,7 +118,7 @@ def test_a_loss_that_synchronize_finds_reopens_the_device(
 def test_other_faults_of_calls_on_device_arrays_are_retried_on_their_device(
     two: gx.GpuExecutor, fail: Fail, code: str
 ) -> None:
-    there = two.to_device(X, device=1)
+    there = two.to_device(X, index=1)
     two.synchronize()
     fail("vkQueueSubmit", code_of(code), on=1)
     np.testing.assert_array_equal(two.run(ADD, there, Y).numpy(), X + Y)
@@ -134,7 +134,7 @@ def test_other_faults_of_calls_on_device_arrays_are_retried_on_their_device(
 
 
 def test_only_the_arrays_of_the_lost_device_are_lost(two: gx.GpuExecutor) -> None:
-    here, there = two.to_device(X, device=0), two.to_device(X, device=1)
+    here, there = two.to_device(X, index=0), two.to_device(X, index=1)
     lose(two, 1)
     np.testing.assert_array_equal(two.run(ADD, here, Y).numpy(), X + Y)
     with pytest.raises(gx.DeviceLostError, match=r"argument 0, .* was on device 1 \("):
@@ -162,7 +162,7 @@ def test_calls_are_not_moved_from_a_device_that_cannot_be_reopened(
     assert new.storage.device is two._devices[1].array_device
     np.testing.assert_array_equal(two.run(ADD, new, Y).numpy(), X + Y)
     with pytest.raises(gx.NoDeviceError, match="is quarantined"):
-        two.to_device(X, device=0)
+        two.to_device(X, index=0)
     check_sums([two.run(ADD, X, Y)], [(X, Y)])
 
 

@@ -127,7 +127,7 @@ def test_small_on_cpu_is_a_switch() -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_explain_after_the_shutdown_is_refused(backend: BackendName) -> None:
     with gx.GpuExecutor(backend) as executor:
-        assert "* 0: " in executor.explain(ADD, 10)
+        assert "* 0: " in str(executor.explain(ADD, 10))
     with pytest.raises(ClosedError, match="the executor is shut down; open another one"):
         executor.explain(ADD, 10)
 
@@ -161,7 +161,7 @@ def test_explain_waits_for_a_device_that_is_being_reopened(
         monkeypatch.setattr(DeviceCandidate, "open", slowly)
         reopening, _ = in_background(lambda: device._recover(device.backend, LOST))
         assert closed.wait(PATIENCE)
-        asking, text = in_background(lambda: executor.explain(ADD, 10))
+        asking, text = in_background(lambda: str(executor.explain(ADD, 10)))
         asking.join(0.2)
         assert text == []
         may_open.set()
@@ -175,6 +175,6 @@ def test_explain_describes_a_usable_device() -> None:
         failed, _ = executor._devices
         failed.backend.close()
         failed.failed = NoDeviceError("it is gone")
-        text = executor.explain(ADD, 10)
+        text = str(executor.explain(ADD, 10))
         assert "quarantined: it is gone" in text
         assert "10 elements on the" in text

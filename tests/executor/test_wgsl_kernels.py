@@ -64,7 +64,7 @@ def test_auto_opens_webgpu_at_the_first_kernel_that_needs_it(way: str) -> None:
         vulkan, webgpu = executor.stats().devices
         assert vulkan.calls == 2
         assert webgpu.calls >= 2
-        assert "double has only WGSL: " in executor.explain(DOUBLE, 5)
+        assert "double has only WGSL: " in str(executor.explain(DOUBLE, 5))
 
 
 @pytest.mark.parametrize("backend", ["auto", "vulkan"])
@@ -130,7 +130,7 @@ def test_without_webgpu_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatc
                 "(webgpu: WebGPU needs wgpu-py); make one available, or give the kernel SPIR-V "
                 "with Kernel.from_spirv"
             )
-        assert "double has only WGSL: no device runs it" in executor.explain(DOUBLE, 5)
+        assert "double has only WGSL: no device runs it" in str(executor.explain(DOUBLE, 5))
         check_sums([executor.run(ADD, *words(9))], [words(9)])
 
 

@@ -13,7 +13,7 @@ from gpu_executor.kernels.catalogue import field_kernel
 from gpu_executor.kernels.elements import CONVERSIONS, OPERATIONS, element_kernel
 from gpu_executor.kernels.families import FAMILIES, PACKED_ELEMENTS, family
 from gpu_executor.plan import plan
-from gpu_executor.plan.plan import Plan
+from gpu_executor.plan.plan import CallPlan
 from gpu_executor.primes import BLS12_381_FQ, BLS12_381_FR, Prime, words
 from tests.conftest import OpenGpu
 from tests.support.element_operations import (
@@ -183,7 +183,7 @@ def test_a_grid_stride_loop_covers_all_elements(
     names: Sequence[str],
     per_invocation: int,
 ) -> None:
-    monkeypatch.setattr(Plan, "groups", lambda _plan, _count: 2)
+    monkeypatch.setattr(CallPlan, "groups", lambda _plan, _count: 2)
     monkeypatch.setattr(plan, "_choose_elements_per_invocation", lambda *_: per_invocation)
     gpu = fresh_gpu()
     for operation in names:

@@ -39,7 +39,7 @@ def known(gpu: gx.PersistentVulkanBackend, known_path: Path) -> Iterator[SetupPa
     write_broken_points(known_path, "setup")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pairing, "draw_weights", draw_small_weights)
-        own = kzg.load_trusted_setup(str(known_path), 0, gpu=gpu, memory=POINTS_ALONE)
+        own = kzg.load_trusted_setup(str(known_path), 0, device=gpu, memory=POINTS_ALONE)
     with own:
         yield SetupPair(own, ckzg.load_trusted_setup(str(known_path), 0))
 

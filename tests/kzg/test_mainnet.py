@@ -47,7 +47,7 @@ def mainnet(gpu: gx.PersistentVulkanBackend) -> Iterator[SetupPair]:
     path = find_mainnet_setup()
     plan, _ = plan_setup(gpu.device, TABLE_BYTES_ON_CPU)
     write_broken_points(path, f"commitments-{plan.tables}x{plan.window_bits}")
-    with kzg.load_trusted_setup(gpu=gpu, memory=TABLE_BYTES_ON_CPU) as own:
+    with kzg.load_trusted_setup(device=gpu, memory=TABLE_BYTES_ON_CPU) as own:
         yield SetupPair(own, ckzg.load_trusted_setup(str(path), 0))
 
 
@@ -87,7 +87,7 @@ def test_recovery_on_mainnets_setup_equals_that_of_ckzg(mainnet: SetupPair) -> N
 
 def test_repr_shows_the_bytes_of_every_table(mainnet: SetupPair) -> None:
     memory = 2_359_296 if mainnet.own.gpu.device.kind == "cpu" else 1 << 30
-    with kzg.load_trusted_setup(gpu=mainnet.own.gpu) as setup:
+    with kzg.load_trusted_setup(device=mainnet.own.gpu) as setup:
         assert repr(setup).endswith(f": no tables yet; at most {memory:,} bytes>")
     tables = mainnet.own.lagrange_table, mainnet.own.cell_prover
     text = repr(mainnet.own)
@@ -105,7 +105,7 @@ def test_tables_are_kept_on_disk_and_a_broken_file_is_replaced(
     caplog.clear()
     for function in ("make_multiples", "transform_points"):
         monkeypatch.setattr(f"gpu_executor.kzg.setup.{function}", None)
-    with kzg.load_trusted_setup(gpu=gpu, memory=mainnet.own.memory) as setup:
+    with kzg.load_trusted_setup(device=gpu, memory=mainnet.own.memory) as setup:
         loaded = setup.lagrange_table, setup.cell_prover
         assert np.array_equal(loaded[0].data.numpy(), made[0].data.numpy())
         assert np.array_equal(loaded[1]._tables.numpy(), made[1]._tables.numpy())

@@ -45,7 +45,7 @@ def lines(known_path: Path) -> list[str]:
 
 
 def load(lines: list[str], gpu: Gpu) -> kzg.TrustedSetup:
-    return kzg.load_trusted_setup(io.StringIO("\n".join(lines)), gpu=gpu, memory=POINTS_ALONE)
+    return kzg.load_trusted_setup(io.StringIO("\n".join(lines)), device=gpu, memory=POINTS_ALONE)
 
 
 def change(lines: list[str], line: int, text: str) -> list[str]:
@@ -63,7 +63,7 @@ def test_paths_and_file_objects_give_the_same_setup(
         io.BytesIO(known_path.read_bytes()),
         io.StringIO(known_path.read_text()),
     ):
-        with kzg.load_trusted_setup(source, gpu=gpu) as setup:
+        with kzg.load_trusted_setup(source, device=gpu) as setup:
             assert setup.digest == known.own.digest
             assert (setup.lagrange == known.own.lagrange).all()
 
@@ -124,15 +124,23 @@ def test_what_cannot_be_loaded_raises_the_errors_of_ckzg(
     with pytest.raises(expected):
         ckzg.load_trusted_setup(*arguments)
     with pytest.raises(expected) as found:
-        kzg.load_trusted_setup(*arguments, gpu=gpu)
+        kzg.load_trusted_setup(*arguments, device=gpu)
     assert isinstance(found.value, gx.GpuError)
 
 
-def test_gpu_must_have_device_arrays(known_path: Path) -> None:
-    with pytest.raises(KzgArgumentError, match="gpu must be an executor or a backend"):
-        kzg.load_trusted_setup(known_path, gpu="0")  # type: ignore[arg-type]
+def test_the_device_must_have_device_arrays(known_path: Path) -> None:
+    for name in ("device", "gpu"):
+        with pytest.raises(KzgArgumentError, match=f"^{name}= must be an executor or a backend"):
+            kzg.load_trusted_setup(known_path, **{name: "0"})  # type: ignore[arg-type]
     with gx.CpuBackend() as cpu, pytest.raises(NotSupportedError, match="supported by: vulkan"):
-        kzg.load_trusted_setup(known_path, gpu=cpu)
+        kzg.load_trusted_setup(known_path, device=cpu)
+
+
+def test_gpu_is_another_name_of_device(known_path: Path, gpu: Gpu) -> None:
+    with kzg.load_trusted_setup(known_path, gpu=gpu, memory=POINTS_ALONE) as setup:
+        assert setup.gpu is gpu
+    with pytest.raises(KzgArgumentError, match="device= and gpu= are two names of one argument"):
+        kzg.load_trusted_setup(known_path, device=gpu, gpu=gpu)
 
 
 def test_packages_that_are_missing_are_named(
@@ -140,10 +148,10 @@ def test_packages_that_are_missing_are_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "eth_account", None)
     with pytest.raises(MissingExtraError, match=r"eth-account, which is not installed: pip"):
-        kzg.load_trusted_setup(gpu=gpu)
+        kzg.load_trusted_setup(device=gpu)
     monkeypatch.setitem(sys.modules, "py_arkworks_bls12381", None)
     with pytest.raises(MissingExtraError, match=r"py-arkworks-bls12381, which is not inst"):
-        kzg.load_trusted_setup(known_path, gpu=gpu)
+        kzg.load_trusted_setup(known_path, device=gpu)
 
 
 # --- files on disk ---
@@ -155,7 +163,7 @@ def test_checked_points_are_kept_on_disk_and_a_broken_file_is_replaced(
     """`known` was loaded while a broken file was there."""
     # From the file nothing is decoded or checked again.
     monkeypatch.setattr(kzg.TrustedSetup, "_decode", None)
-    with kzg.load_trusted_setup(known_path, gpu=gpu) as setup:
+    with kzg.load_trusted_setup(known_path, device=gpu) as setup:
         assert (setup.lagrange == known.own.lagrange).all()
         assert (setup.powers == known.own.powers).all()
 
@@ -215,7 +223,7 @@ def test_files_of_another_version_stay(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_closed_setup_says_so_and_leaves_the_callers_executor_open(
     known_path: Path, gpu: Gpu
 ) -> None:
-    setup = kzg.load_trusted_setup(known_path, gpu=gpu)
+    setup = kzg.load_trusted_setup(known_path, device=gpu)
     setup.close()
     setup.close()
     with pytest.raises(ClosedError, match="load_trusted_setup loads another one"):
@@ -247,7 +255,7 @@ def test_memory_is_a_number_of_bytes_for_every_table(
     known_path: Path, gpu: Gpu, memory: Any, message: str
 ) -> None:
     with pytest.raises(KzgArgumentError, match=message):
-        kzg.load_trusted_setup(known_path, gpu=gpu, memory=memory)
+        kzg.load_trusted_setup(known_path, device=gpu, memory=memory)
 
 
 def test_a_child_process_cannot_use_the_setup_of_its_parent(known: SetupPair) -> None:

@@ -62,7 +62,7 @@ def values(known: SetupPair, proven: Proven) -> list[list[bytes]]:
 
 
 @pytest.mark.parametrize("wrong", [None, 0, 1, 2, 3])
-def test_proofs_of_values_are_verified_one_by_one(
+def test_proofs_of_values_are_verified_one_by_one_and_together(
     known: SetupPair, values: list[list[bytes]], wrong: int | None
 ) -> None:
     """`wrong` is the argument that is exchanged in item 1."""
@@ -70,8 +70,9 @@ def test_proofs_of_values_are_verified_one_by_one(
     if wrong is not None:
         items[wrong][1] = GENERATOR if wrong in (0, 3) else (9).to_bytes(32, "big")
     arrays = [np.frombuffer(b"".join(each), np.uint8).reshape(3, -1) for each in items]
-    found = own.verify_kzg_proof_batch(*arrays, known.own)
+    found = own.verify_kzg_proofs(*arrays, known.own)
     assert found.tolist() == [True, wrong is None, True]
+    assert own.verify_kzg_proof_batch(*arrays, known.own) is (wrong is None)
     for row in range(3):
         arguments = [each[row] for each in items]
         expected = ckzg.verify_kzg_proof(*arguments, known.ckzg)
@@ -274,7 +275,8 @@ def test_the_device_decodes_the_points_of_large_batches_of_blobs(
         with pytest.raises(KzgDataError, match=refused):
             verify(*bad, known.own)
     rows = [to_rows(each) for each in values]
-    assert own.verify_kzg_proof_batch(*rows, known.own).tolist() == [True] * 3
+    assert own.verify_kzg_proofs(*rows, known.own).tolist() == [True] * 3
+    assert own.verify_kzg_proof_batch(*rows, known.own) is True
 
 
 def test_single_wrong_proofs_are_found_after_a_check_on_the_device(
@@ -285,7 +287,16 @@ def test_single_wrong_proofs_are_found_after_a_check_on_the_device(
     rows = [to_rows(each) for each in values]
     rows[2] = rows[2].copy()
     rows[2][1, -1] ^= 1
-    assert own.verify_kzg_proof_batch(*rows, known.own).tolist() == [True, False, True]
+    assert own.verify_kzg_proofs(*rows, known.own).tolist() == [True, False, True]
+    assert own.verify_kzg_proof_batch(*rows, known.own) is False
+
+
+def test_of_no_items_all_proofs_are_right(known: SetupPair) -> None:
+    nothing = [np.zeros((0, width), np.uint8) for width in (48, 32, 32, 48)]
+    assert own.verify_kzg_proof_batch(*nothing, known.own) is True
+    assert own.verify_kzg_proofs(*nothing, known.own).shape == (0,)
+    assert own.verify_blob_kzg_proof_batch(b"", b"", b"", known.own) is True
+    assert own.verify_cell_kzg_proof_batch([], [], [], [], known.own) is True
 
 
 def refuse_call(*_: object) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import gpu_executor as gx
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import SettingsError
-from gpu_executor.plan import MAX_SLOTS, Plan, Request, RunOptions, make_plan, shrink_plan
+from gpu_executor.plan import MAX_SLOTS, CallPlan, Request, RunOptions, make_plan, shrink_plan
 from gpu_executor.plan.bounds import DEFAULT_SLOTS
 from gpu_executor.plan.plan import MIN_CHUNK
 from gpu_executor.plan.strategy import SPLIT_BYTES
@@ -37,7 +37,7 @@ def plan(
     device_local: bool | None = None,
     pipelined: bool | None = None,
     depth: int | None = None,
-) -> Plan:
+) -> CallPlan:
     """The plan for a batch of field additions."""
     options = RunOptions(device_local, pipelined, depth)
     request = Request(ADD, add_operands(count), count, jobs, options, in_place)
@@ -99,7 +99,7 @@ def test_three_queues_are_used_where_the_device_has_transfer_queues() -> None:
 
 @given(chunk=st.integers(1, 1 << 24), device_local=st.booleans())
 def test_a_plan_shrinks_by_halves_to_the_smallest_chunk(chunk: int, device_local: bool) -> None:
-    found: Plan | None = plan(1 << 26, 1, chunk=chunk, device_local=device_local)
+    found: CallPlan | None = plan(1 << 26, 1, chunk=chunk, device_local=device_local)
     while found is not None:
         smaller = shrink_plan(found)
         if smaller is None:

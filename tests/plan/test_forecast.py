@@ -11,7 +11,15 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.plan import MAX_SLOTS, DataPath, Plan, QueueUse, Request, RunOptions, make_plan
+from gpu_executor.plan import (
+    MAX_SLOTS,
+    CallPlan,
+    DataPath,
+    QueueUse,
+    Request,
+    RunOptions,
+    make_plan,
+)
 from gpu_executor.plan.calibration import LARGEST, SMALLEST, Calibration
 from gpu_executor.plan.forecast import PipelinePace, Schedule, Work, forecast
 from gpu_executor.settings import Settings
@@ -57,7 +65,7 @@ def plan(
     mapped: bool = False,
     options: RunOptions = UNSPECIFIED,
     **settings: Any,
-) -> Plan:
+) -> CallPlan:
     """The plan for field additions. `mapped`: the host copies neither inputs nor results."""
     operands = add_operands(count)
     request = Request(ADD, operands, count, jobs, options, in_place=mapped, recycled=mapped)

@@ -14,7 +14,7 @@ from gpu_executor.calls.call import Operand
 from gpu_executor.device_info import DeviceInfo, Kind
 from gpu_executor.errors import DeviceLacksError, KernelError, OutOfMemoryError
 from gpu_executor.kernel import ElementType, Kernel
-from gpu_executor.plan import Piece, Plan, Request, RunOptions, make_plan, round_up_to_class
+from gpu_executor.plan import CallPlan, Piece, Request, RunOptions, make_plan, round_up_to_class
 from gpu_executor.plan.bounds import DEFAULT_SLOTS
 from gpu_executor.plan.plan import WORK_GROUP_SIZES
 from gpu_executor.settings import Settings
@@ -36,13 +36,15 @@ WORD = ElementType(np.dtype("u4"))
 LARGE = describe_device()
 
 
-def plan(count: int, on: DeviceInfo = LARGE, ask: bool | None = None, **settings: Any) -> Plan:
+def plan(count: int, on: DeviceInfo = LARGE, ask: bool | None = None, **settings: Any) -> CallPlan:
     """The plan for a field addition."""
     request = Request(ADD, add_operands(count), count, options=RunOptions(ask))
     return make_plan(request, on, Settings(**settings))
 
 
-def plan_kernel(count: int, on: DeviceInfo, size: str = "local_size_x_id = 0", **more: Any) -> Plan:
+def plan_kernel(
+    count: int, on: DeviceInfo, size: str = "local_size_x_id = 0", **more: Any
+) -> CallPlan:
     """The plan for a kernel of one input and one output, declared by the test."""
     code, more = shader("", "", size=size), {"split": "elements"} | more
     kernel = Kernel.from_spirv(code, buffers="in, out", name="own", **more)

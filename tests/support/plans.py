@@ -10,7 +10,7 @@ from gpu_executor.calls.call import Operand
 from gpu_executor.device_info import DeviceInfo, Kind, Limits, MemoryHeap, QueueFamily
 from gpu_executor.kernel import ElementType
 from gpu_executor.kernels import load
-from gpu_executor.plan import Plan
+from gpu_executor.plan import CallPlan
 
 ADD = load("bls12_381_fq_add")
 ELEMENT = ElementType(np.dtype("u8"), (6,))
@@ -72,7 +72,7 @@ WITH_TRANSFER_QUEUES = dataclasses.replace(
 )
 
 
-def find_reason(plan: Plan, about: str) -> str:
+def find_reason(plan: CallPlan, about: str) -> str:
     """The one reason that a plan gives for a choice, such as its path."""
     found = [text for text in plan.reasons if text.startswith(f"{about}: ")]
     assert len(found) == 1

@@ -46,9 +46,9 @@ def test_a_repeated_batch_allocates_records_and_compiles_nothing(
     out = None
     if where != "plain":
         jobs = [(gpu.asarray(a), gpu.asarray(b)) for a, b in jobs]
-        out = [gpu.empty(a.shape) for a, _ in jobs]
+        out = [gpu.empty(a.shape, a.dtype) for a, _ in jobs]
     if where == "mapped in place":
-        zeros = [(gpu.zeros(a.shape), gpu.zeros(a.shape)) for a, _ in jobs]
+        zeros = [(gpu.zeros(a.shape, a.dtype), gpu.zeros(a.shape, a.dtype)) for a, _ in jobs]
         jobs, out = zeros, [a for a, _ in zeros]
 
     def run() -> None:

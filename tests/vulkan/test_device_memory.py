@@ -53,7 +53,7 @@ def test_results_of_calls_stay_on_the_device(
     mixed = gpu.run(MUL, kept, b, keep=True, device_local=device_local)
     np.testing.assert_array_equal(mixed.numpy(), twice)
     np.testing.assert_array_equal(gpu.run(MUL, kept, b, device_local=device_local), twice)
-    out = gpu.empty(a.shape)
+    out = gpu.empty(a.shape, a.dtype)
     gpu.run(MUL, kept, gpu.asarray(b), out=out, device_local=device_local)
     np.testing.assert_array_equal(out, twice)
 

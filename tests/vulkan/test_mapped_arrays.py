@@ -39,7 +39,7 @@ def test_calls_on_mapped_arrays_copy_nothing(
     fresh_gpu: OpenGpu, copied: list[int], device_local: bool, size: int, depth: int | None
 ) -> None:
     gpu, (a, b) = fresh_gpu(stream_chunk_elems=CHUNK), field_job(size)
-    mapped_a, mapped_b, c = gpu.asarray(a), gpu.asarray(b), gpu.empty(a.shape)
+    mapped_a, mapped_b, c = gpu.asarray(a), gpu.asarray(b), gpu.empty(a.shape, a.dtype)
     if depth is None:
         result = gpu.run(FQ_ADD, mapped_a, mapped_b, out=c, device_local=device_local)
     else:
@@ -59,7 +59,7 @@ def test_slices_reshapes_and_views_are_recognised(
     gpu: Gpu, copied: list[int], device_local: bool
 ) -> None:
     a, b = field_job(400)
-    mapped_a, mapped_b, c = gpu.asarray(a), gpu.asarray(b), gpu.empty((400, 6))
+    mapped_a, mapped_b, c = gpu.asarray(a), gpu.asarray(b), gpu.empty((400, 6), np.uint64)
     gpu.run(FQ_ADD, mapped_a[16:80], mapped_b[:64], out=c[64:128], device_local=device_local)
     check_sums([c[64:128]], [(a[16:80], b[:64])])
     grid = (4, 5, 20, 6)

@@ -32,7 +32,7 @@ def test_arrays_have_the_requested_shape_and_dtype(gpu: Gpu, dtype: Any) -> None
             assert lies_in_mapped_memory(gpu, array)
             assert not lies_in_mapped_memory(gpu, array.copy()) or not array.size
         assert not gpu.zeros(shape, dtype).any()
-        assert gpu.empty(5).dtype == gpu.zeros(5).dtype == np.uint64
+        assert gpu.empty(5).dtype == gpu.zeros(5).dtype == np.float64
 
 
 def test_asarray_returns_mapped_arrays_unchanged(gpu: Gpu) -> None:
@@ -67,17 +67,17 @@ def test_negative_shapes_are_refused(gpu: Gpu, shape: Any, dtype: Any) -> None:
 
 @on_both_paths
 def test_empty_arrays_run(gpu: Gpu, device_local: bool) -> None:
-    nothing = gpu.empty((0, 6))
-    result = gpu.run(FQ_ADD, nothing, gpu.zeros((0, 6)), device_local=device_local)
+    nothing = gpu.empty((0, 6), np.uint64)
+    result = gpu.run(FQ_ADD, nothing, gpu.zeros((0, 6), np.uint64), device_local=device_local)
     assert result.shape == (0, 6)
-    out = gpu.empty((2, 0, 6))
+    out = gpu.empty((2, 0, 6), np.uint64)
     assert gpu.run(FQ_ADD, out.copy(), out.copy(), out=out) is out
 
 
 def test_the_memory_of_arrays_is_counted_and_released(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu()
     assert gpu.stats().memory.bytes_in_arrays == 0
-    arrays = [gpu.empty((100, 6)) for _ in range(9)]
+    arrays = [gpu.empty((100, 6), np.uint64) for _ in range(9)]
     stats = gpu.stats().memory
     assert 9 * 4800 <= stats.bytes_in_arrays <= stats.bytes_used <= stats.bytes_held
     assert gpu.trim() == 0
@@ -102,7 +102,7 @@ def test_released_memory_serves_the_next_array(fresh_gpu: OpenGpu) -> None:
 def test_views_stay_valid_after_close() -> None:
     before = binding.count_live_objects()
     gpu, (a, b) = gx.PersistentVulkanBackend(), field_job(70)
-    mapped_a, mapped_b, c = gpu.asarray(a), gpu.asarray(b), gpu.empty((70, 6))
+    mapped_a, mapped_b, c = gpu.asarray(a), gpu.asarray(b), gpu.empty((70, 6), np.uint64)
     gpu.run(FQ_ADD, mapped_a, mapped_b, out=c)
     gpu.close()
     alive = binding.count_live_objects()

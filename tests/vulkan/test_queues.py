@@ -124,7 +124,7 @@ def test_three_queues_give_the_same_results(
     jobs, out = field_jobs(5, 100, 0, 250, 64, 101, 1, 99), None
     if mapped:
         jobs = [(split_gpu.asarray(a), split_gpu.asarray(b)) for a, b in jobs]
-        out = [split_gpu.empty(a.shape) for a, _ in jobs]
+        out = [split_gpu.empty(a.shape, a.dtype) for a, _ in jobs]
     submitted = watch(monkeypatch, "vkQueueSubmit")
     for _ in range(3):
         results = split_gpu.run_batch(FQ_ADD, jobs, out=out, device_local=True, depth=depth)

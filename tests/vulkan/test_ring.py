@@ -156,7 +156,7 @@ def test_parallel_compute_queues_give_the_same_results(
     jobs, out = field_jobs(*MIXED), None
     if mapped:
         jobs = [(several_gpu.asarray(a), several_gpu.asarray(b)) for a, b in jobs]
-        out = [several_gpu.empty(a.shape) for a, _ in jobs]
+        out = [several_gpu.empty(a.shape, a.dtype) for a, _ in jobs]
     for _ in range(3):
         results = several_gpu.run_batch(FQ_ADD, jobs, out=out, device_local=True, depth=depth)
         check_sums(results, jobs)

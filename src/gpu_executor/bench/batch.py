@@ -22,7 +22,7 @@ from gpu_executor.bench.timing import (
 from gpu_executor.calls.call import Array, Call
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.kernels import load
-from gpu_executor.plan import Piece, Plan, QueueUse, RunOptions
+from gpu_executor.plan import CallPlan, Piece, QueueUse, RunOptions
 from gpu_executor.primes import BLS12_381_FQ
 from gpu_executor.settings import Settings
 from gpu_executor.telemetry.spans import Span
@@ -297,7 +297,7 @@ def _measure_queues(session: Session, queues: QueueUse) -> HotPath:
     return HotPath(queues, len(recordings[0].submissions), start, finish, start + finish)
 
 
-def _plan_small_pieces(session: Session) -> tuple[Call, Plan]:
+def _plan_small_pieces(session: Session) -> tuple[Call, CallPlan]:
     """Return an addition of mapped arrays, and the plan of a pipelined batch whose jobs are pieces
     of it.
     """

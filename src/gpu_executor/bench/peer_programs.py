@@ -172,7 +172,7 @@ class OwnProgram(PeerProgram):
     def prepare_commitments(self, blobs: npt.NDArray[np.uint8], setup: Path) -> PreparedWork:
         kzg = importlib.import_module("gpu_executor.kzg")
         if self._setup is None:
-            self._setup = kzg.load_trusted_setup(setup, gpu=self._gpu)
+            self._setup = kzg.load_trusted_setup(setup, device=self._gpu)
         return PreparedWork(
             lambda: kzg.blob_to_kzg_commitment_batch(blobs, self._setup),
             lambda commitments: commitments.tobytes(),

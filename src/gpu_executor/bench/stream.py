@@ -153,7 +153,7 @@ def _make_arrays(
         imported = [ArrayKind("imported", arrays[:2], arrays[2])]
     mapped = gpu.asarray(plain[0]), gpu.asarray(plain[1])
     return [
-        ArrayKind("mapped", mapped, gpu.empty(plain[0].shape)),
+        ArrayKind("mapped", mapped, gpu.empty(plain[0].shape, plain[0].dtype)),
         ArrayKind("plain, into an array", plain, np.empty_like(plain[0])),
         ArrayKind("plain, new results", plain, None),
         *imported,

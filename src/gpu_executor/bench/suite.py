@@ -387,7 +387,10 @@ def measure_kzg(
     peer: bool = True,
 ) -> KzgMeasurement:
     """Measure the functions, all by default, with the setup of a file, or else mainnet's."""
-    with PersistentVulkanBackend() as gpu, kzg_package.load_trusted_setup(path, gpu=gpu) as setup:
+    with (
+        PersistentVulkanBackend() as gpu,
+        kzg_package.load_trusted_setup(path, device=gpu) as setup,
+    ):
         on_cpu = gpu.device.kind == "cpu"
         sizes = batches or (kzg.BATCHES_ON_CPU if on_cpu else kzg.BATCHES)
         chosen = functions or (QUICK_KZG if quick and on_cpu else tuple(kzg.FUNCTIONS))

@@ -7,10 +7,11 @@ An argument that cannot be used raises an error that names it, what was found an
 from __future__ import annotations
 
 import contextlib
+import functools
 import operator
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +23,30 @@ from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, OutOfMemo
 from gpu_executor.kernel import Kernel, Shape
 
 Array = np.ndarray[Any, np.dtype[Any]]
+F = TypeVar("F", bound=Callable[..., Any])
 NUMBERS = "biufc"
 """The kinds of NumPy's dtypes of numbers."""
 MAX_AXES = 64
 """The most axes that an array of NumPy has."""
+
+
+def rename_keywords(**new_names: str) -> Callable[[F], F]:
+    """Decorate a function so that a keyword which it had before raises an error with the new name.
+    The function does not have that keyword: type checkers and the documentation see the new one."""
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def call(*args: Any, **options: Any) -> Any:
+            for old, new in new_names.items():
+                if old in options:
+                    raise ArgumentTypeError(
+                        f"{function.__name__}: the keyword {old}= is called {new}= now"
+                    )
+            return function(*args, **options)
+
+        return cast(F, call)
+
+    return decorate
 
 
 def check_is_kernel(kernel: Any) -> None:

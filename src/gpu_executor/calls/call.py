@@ -812,9 +812,11 @@ class SignatureCache:
         out: Any,
         params: Any = None,
         out_shape: Any = None,
+        keep: bool | None = None,
     ) -> Call:
         """A job of a batch as a call; errors begin with the job's index."""
         try:
+            check_keep(kernel, keep, out)
             if not isinstance(job, tuple | list):
                 raise ArgumentTypeError(f"a job is a tuple of arrays, not {describe(job)}")
             job = as_arrays(kernel, job)

@@ -101,7 +101,7 @@ class DeviceActor:
         try:
             given = [each if isinstance(each, int) else each.make_placeholder() for each in arrays]
             kernel = cloudpickle.loads(pickled)
-            return self._executor.explain(kernel, *given, params=params, out_shape=out_shape)
+            return str(self._executor.explain(kernel, *given, params=params, out_shape=out_shape))
         except Exception as error:
             return RemoteFailure.from_exception(error)
 

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import closing
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Literal
 
@@ -51,6 +52,7 @@ from gpu_executor.executor.jobs import (
 )
 from gpu_executor.executor.result_check import ResultChecker
 from gpu_executor.kernel import Kernel
+from gpu_executor.plan import Plan
 from gpu_executor.settings import (
     Settings,
     WhenFull,
@@ -75,6 +77,19 @@ RESERVED_ACTOR_OPTIONS = {
 }
 """Ray's actor options that users may not set: the dispatcher relies on actors that run one message
 at a time, and it places, restarts and ends actors and resends calls itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPlan(Plan):
+    """How each device of a cluster would run a call."""
+
+    devices: tuple[tuple[str, str], ...]
+    """The name of each device whose actor is ready, and its plan as text."""
+
+    def __str__(self) -> str:
+        return "\n\n".join(f"{name}:\n{plan}" for name, plan in self.devices) or (
+            "no device of the cluster is ready yet"
+        )
 
 
 class RayExecutor(ByIdentity, Executor):
@@ -199,6 +214,7 @@ class RayExecutor(ByIdentity, Executor):
         jobs: Sequence[Sequence[Any]],
         *,
         out: Sequence[Any] | None = None,
+        keep: bool | None = None,
         params: Any = None,
     ) -> list[Any]:
         """Run a kernel on many jobs. Blocks while the executor is full, even with
@@ -208,6 +224,7 @@ class RayExecutor(ByIdentity, Executor):
             kernel (Kernel): The kernel to run.
             jobs (list of tuples): The arrays of each job.
             out (list): The array, or tuple of arrays, to write each job's result to.
+            keep (bool | None): As in `run`: True raises `NotSupportedError`.
             params (dict | tuple | list): Values for all jobs; a list has one entry for each job.
 
         Returns:
@@ -216,6 +233,7 @@ class RayExecutor(ByIdentity, Executor):
         Raises:
             GpuError: The exception of the first job that fails.
         """
+        _check_keep(keep)
         calls = collect_calls(_check_kernel(kernel), jobs, out, params)
         futures: list[Future[Any]] = []
         try:
@@ -233,6 +251,7 @@ class RayExecutor(ByIdentity, Executor):
         jobs: Iterable[Sequence[Any]],
         *,
         out: Iterable[Any] | None = None,
+        keep: bool | None = None,
         params: Any = None,
     ) -> GeneratorStream:
         """Run a kernel on jobs as an iterable yields them. Reads sixteen jobs ahead for each
@@ -243,11 +262,13 @@ class RayExecutor(ByIdentity, Executor):
             jobs (iterable of tuples): The arrays of each job; it may be infinite.
             out (iterable): The array, or tuple of arrays, to write each job's result to. An array
                 may come again after its result was taken; earlier it is refused.
+            keep (bool | None): As in `run`: True raises `NotSupportedError`.
             params (dict | tuple | list): Values for all jobs; a list has one entry for each job.
 
         Returns:
             An iterator over the results, in order. Its `close()` ends the stream.
         """
+        _check_keep(keep)
         _check_kernel(kernel)
         self._check_open()
         given = iterate_jobs(jobs, out, params)
@@ -258,6 +279,7 @@ class RayExecutor(ByIdentity, Executor):
         kernel: Kernel,
         *arrays: Any,
         out: Any = None,
+        keep: bool | None = None,
         params: Any = None,
         out_shape: Any = None,
     ) -> Any:
@@ -268,9 +290,11 @@ class RayExecutor(ByIdentity, Executor):
             kernel (Kernel): The kernel to run.
             *arrays (array): As in `run`.
             out (array | tuple): As in `run`.
+            keep (bool | None): As in `run`: True raises `NotSupportedError`.
             params (dict | tuple): As in `run`.
             out_shape (tuple | list): As in `run`.
         """
+        _check_keep(keep)
         call = CallArguments.of(_check_kernel(kernel), arrays, out, params, out_shape).detach()
         try:
             future = self._submit(kernel, call, "raise")
@@ -288,7 +312,7 @@ class RayExecutor(ByIdentity, Executor):
         Args:
             fn (Kernel): The kernel to run.
             *args (array): Its arrays, as in `run`.
-            **kwargs: `out=`, `params=` and `out_shape=`, as in `run`.
+            **kwargs: `out=`, `keep=`, `params=` and `out_shape=`, as in `run`.
 
         Returns:
             The future of the result.
@@ -299,8 +323,7 @@ class RayExecutor(ByIdentity, Executor):
         """
         kernel = _check_kernel(fn)
         call = read_submission(kernel, args, kwargs)
-        if call.keep:
-            raise refuse("run with keep=True", NAME)
+        _check_keep(call.keep)
         return self._submit(kernel, call, self._when_full)
 
     def map(
@@ -310,6 +333,7 @@ class RayExecutor(ByIdentity, Executor):
         timeout: float | None = None,
         chunksize: int = 1,
         buffersize: int | None = None,
+        keep: bool | None = None,
         params: Any = None,
     ) -> Iterator[Any]:
         """Run a kernel on arrays from iterables.
@@ -324,6 +348,7 @@ class RayExecutor(ByIdentity, Executor):
                 that wait share messages whatever it is.
             buffersize (int | None): How many calls the iterables are read ahead of the results;
                 None: the number of calls that may be in flight.
+            keep (bool | None): As in `run`: True raises `NotSupportedError`.
             params (dict | tuple | list): Values for all calls; a list has one entry for each call.
 
         Returns:
@@ -333,6 +358,7 @@ class RayExecutor(ByIdentity, Executor):
             TimeoutError: A result took longer than `timeout`.
         """
         kernel = _check_kernel(fn)
+        _check_keep(keep)
         self._check_open()
         check_map_options(chunksize, buffersize, timeout)
         admission = self._dispatcher.admission
@@ -366,7 +392,7 @@ class RayExecutor(ByIdentity, Executor):
 
     def explain(
         self, kernel: Kernel, *arrays: Any, params: Any = None, out_shape: Any = None
-    ) -> str:
+    ) -> ClusterPlan:
         """Say how each device would run a call. The actors answer after the calls that they have.
 
         Args:
@@ -376,7 +402,7 @@ class RayExecutor(ByIdentity, Executor):
             out_shape (tuple | list): As in `run`.
 
         Returns:
-            The answer of each device, as text.
+            A `Plan` to print: the plan of each device.
         """
         _check_kernel(kernel)
         given: list[ArrayLayout | int]
@@ -388,7 +414,7 @@ class RayExecutor(ByIdentity, Executor):
             given = [ArrayLayout(each.dtype, each.shape) for each in converted]
         question = cloudpickle.dumps(kernel), given, params, out_shape
         answers = self._ask_actors(lambda actor: actor.explain(*question))
-        return "\n\n".join(f"{slot.placement}:\n{answer}" for slot, answer in answers)
+        return ClusterPlan(tuple((str(slot.placement), answer) for slot, answer in answers))
 
     def trim(self) -> int:
         """Free memory of the devices that no running call needs; returns the number of bytes freed.
@@ -594,6 +620,12 @@ def _wait_for_job(index: int, future: Future[Any]) -> Any:
         raise add_index(RemoteFailure.from_exception(error).to_exception(), index) from None
     except Exception as error:
         raise add_index(error, index) from None
+
+
+def _check_keep(keep: bool | None) -> None:
+    """Refuse `keep=True`: there are no device arrays in a cluster."""
+    if keep:
+        raise refuse("keep=True", NAME)
 
 
 def _check_kernel(fn: Any) -> Kernel:

@@ -45,6 +45,7 @@ from gpu_executor.errors import (
 )
 from gpu_executor.graphs import Graph
 from gpu_executor.kernel import Kernel
+from gpu_executor.plan import Plan
 from gpu_executor.telemetry.profile import ActiveProfile, StageProfile
 from gpu_executor.telemetry.spans import TraceFile
 from gpu_executor.telemetry.stages import StageCounters, sum_counters
@@ -58,7 +59,7 @@ class CpuStats(BackendStats):
 
 
 @dataclass(frozen=True, slots=True)
-class CpuPlan:
+class CpuPlan(Plan):
     """How a call runs on the CPU."""
 
     kernel: Kernel
@@ -156,6 +157,7 @@ class CpuBackend(PlainArrays):
         jobs: Iterable[Sequence[Any]],
         *,
         out: Iterable[Any] | None = None,
+        keep: bool | None = None,
         params: Any = None,
     ) -> list[Any]:
         self._check_open()
@@ -166,8 +168,8 @@ class CpuBackend(PlainArrays):
         ]
         signatures = SignatureCache()  # not for longer: it keeps the kernel alive
         for job in entries:
-            self._check_job(signatures, kernel, job)
-        return [self._run_job(kernel, job) for job in entries]
+            self._check_job(signatures, kernel, job, keep)
+        return [self._run_job(kernel, job, keep) for job in entries]
 
     def stream(
         self,
@@ -175,6 +177,7 @@ class CpuBackend(PlainArrays):
         jobs: Iterable[Sequence[Any]],
         *,
         out: Iterable[Any] | None = None,
+        keep: bool | None = None,
         params: Any = None,
     ) -> SequentialStream:
 
@@ -182,8 +185,8 @@ class CpuBackend(PlainArrays):
 
         def run(job: StreamJob) -> Any:
             self._check_open()
-            self._check_job(signatures, kernel, job)
-            return self._run_job(kernel, job)
+            self._check_job(signatures, kernel, job, keep)
+            return self._run_job(kernel, job, keep)
 
         self._check_open()
         return SequentialStream(run, jobs, out, params)
@@ -337,13 +340,15 @@ class CpuBackend(PlainArrays):
         memory.perform(lambda: self._compute(signature, inputs, outputs, params))
         return call.result()
 
-    def _check_job(self, signatures: SignatureCache, kernel: Kernel, job: StreamJob) -> None:
+    def _check_job(
+        self, signatures: SignatureCache, kernel: Kernel, job: StreamJob, keep: bool | None
+    ) -> None:
         """Raise as the job's call would, with its index."""
-        signatures.make_job_call(kernel, job.arrays, job.number, job.out, job.params)
+        signatures.make_job_call(kernel, job.arrays, job.number, job.out, job.params, keep=keep)
 
-    def _run_job(self, kernel: Kernel, job: StreamJob) -> Any:
+    def _run_job(self, kernel: Kernel, job: StreamJob, keep: bool | None) -> Any:
         try:
-            return self.run(kernel, *job.arrays, out=job.out, params=job.params)
+            return self.run(kernel, *job.arrays, out=job.out, keep=keep, params=job.params)
         except ElementRangeError as error:
             raise error.in_job(job.number) from None
 

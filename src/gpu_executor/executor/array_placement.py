@@ -24,7 +24,7 @@ from gpu_executor.executor.open_device import OpenDevice
 
 
 class ArrayPlacement:
-    """Finds the devices of arrays, and the devices that callers name. Thread-safe."""
+    """Finds the devices of arrays, and the devices that callers choose. Thread-safe."""
 
     def __init__(self, devices: Sequence[OpenDevice]) -> None:
         self._devices = devices
@@ -46,7 +46,7 @@ class ArrayPlacement:
                     f"{caller}: {first} is on {self._describe(found)}, and "
                     f"{describe_array(label, array)} is on {self._describe(holder)}; a call runs "
                     f"on one device. Copy one of the arrays, with gpu.to_device(array, "
-                    f"device={place}), or with array.copy_to(...) to another backend"
+                    f"index={place}), or with array.copy_to(...) to another backend"
                 )
         recording = self._find_recording() if found is None or len(self._devices) > 1 else None
         if found is None:
@@ -73,28 +73,21 @@ class ArrayPlacement:
             if device.has_lost(array):
                 raise make_lost_error(caller, "the array", array, self._describe(device))
 
-    def select(self, wanted: str | int | None) -> OpenDevice:
-        """A device by its index in the executor or a part of its name; None for the first usable
-        one."""
-        if wanted is None:
-            found = list(self._devices)
-        elif isinstance(wanted, str) and not wanted.strip().isdecimal():
-            name = wanted.strip().lower()
-            found = [each for each in self._devices if name in each.candidate.device.lower()]
-        else:
-            if isinstance(wanted, bool) or not isinstance(wanted, Integral | str):
-                raise ArgumentTypeError(
-                    f"device= is {describe(wanted)}; it takes the index of a device in this "
-                    "executor, or a part of its name"
-                )
-            index = int(wanted)
-            found = [self._devices[index]] if 0 <= index < len(self._devices) else []
-        if not found:
+    def select(self, index: int | None) -> OpenDevice:
+        """A device by its index in the executor; None for the first usable one."""
+        found = self._devices
+        if index is not None:
             listed = ", ".join(f"{place}: {each}" for place, each in enumerate(self._list_names()))
-            raise DeviceNotFoundError(
-                f"no device of this executor matches {wanted!r} as an index or a part of a name; "
-                f"there are {listed}"
-            )
+            if isinstance(index, bool) or not isinstance(index, Integral):
+                raise ArgumentTypeError(
+                    f"index= is {describe(index)}; it takes the index of a device in this "
+                    f"executor, which has {listed}"
+                )
+            if not 0 <= index < len(self._devices):
+                raise DeviceNotFoundError(
+                    f"index={index}: there is no such device in this executor, which has {listed}"
+                )
+            found = [self._devices[index]]
         usable = next((each for each in found if each.failed is None), None)
         if usable is None:
             raise found[0].make_quarantine_error()

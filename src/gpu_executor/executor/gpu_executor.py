@@ -18,7 +18,8 @@ import numpy.typing as npt
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.arrays.overlaps import JobsInFlight
 from gpu_executor.arrays.typed_array import Typed, TypedArray
-from gpu_executor.backend import ArrayImport, Backend
+from gpu_executor.backend import ArrayImport, Backend, refuse
+from gpu_executor.calls.arguments import rename_keywords
 from gpu_executor.calls.call import Array, SignatureCache
 from gpu_executor.calls.dispatch import ArrayDevice, CopiesToDevice
 from gpu_executor.calls.streams import GeneratorStream, StreamJob, iterate_jobs
@@ -38,7 +39,7 @@ from gpu_executor.executor.device_pool import (
     open_devices,
 )
 from gpu_executor.executor.executor_stats import ExecutorStats
-from gpu_executor.executor.inspection import ExecutorProfile, explain
+from gpu_executor.executor.inspection import ExecutorPlan, ExecutorProfile, explain
 from gpu_executor.executor.job_queue import JobQueue
 from gpu_executor.executor.jobs import (
     CallArguments,
@@ -92,8 +93,9 @@ class GpuExecutor(Backend, Executor):
     Args:
         backend (str): "vulkan", "webgpu", "cpu", or "auto" for the best device of any backend; with
             "auto", a WebGPU device is opened beside it for kernels that have only WGSL.
-        device (str | int | None): One device: its place in the ranking, a prefix of its UUID or a
-            part of its name.
+        device (str | int | None): One device to open: its place in the ranking, a prefix of its
+            UUID or a part of its name. (In other calls of the package, `device` is an open executor
+            or backend.)
         devices (str | list | None): Several devices: a list, or "all" devices of the best kind.
         settings (Settings | None): None: those of the environment.
         tries (int): How often a call runs before its error is raised.
@@ -268,6 +270,7 @@ class GpuExecutor(Backend, Executor):
             GpuError: As `run`. The exception of a job that fails is raised after all others have
                 run.
         """
+        self._check_keep(keep)
         calls = collect_calls(check_kernel(kernel), jobs, out, params, keep)
         self._check_open()
         self._runner.check_batch(kernel, calls)
@@ -315,6 +318,7 @@ class GpuExecutor(Backend, Executor):
         """
         check_kernel(kernel)
         self._check_open()
+        self._check_keep(keep)
         given = iterate_jobs(jobs, out, params)
         return GeneratorStream(self._stream_results(kernel, given, keep, has_out=out is not None))
 
@@ -423,6 +427,7 @@ class GpuExecutor(Backend, Executor):
         check_map_options(chunksize, buffersize, timeout)
         sizes = choose_map_sizes(chunksize, buffersize, len(self._devices))
         self._check_open()
+        self._check_keep(keep)
         calls = iterate_calls(kernel, iterables, params, keep)
         return MapIterator(partial(self._put_batch, kernel), calls, sizes, timeout)
 
@@ -449,65 +454,66 @@ class GpuExecutor(Backend, Executor):
 
     # --- arrays ---
 
+    @rename_keywords(device="index")
     def empty(
         self,
         shape: int | Shape,
-        dtype: npt.DTypeLike = np.uint64,
+        dtype: npt.DTypeLike = np.float64,
         *,
-        device: str | int | None = None,
+        index: int | None = None,
     ) -> Array:
-        """Make a NumPy array in memory that a device can access, with undefined contents. Other
-        devices use the array like any NumPy array.
+        """Make a NumPy array with undefined contents. It is in mapped memory, which one device
+        accesses in place (Vulkan), or a plain array (WebGPU, CPU). Other devices use the array like
+        any NumPy array.
 
         Args:
             shape (int | tuple): The lengths of its axes.
-            dtype (dtype): The type of its elements.
-            device (str | int | None): The device's index in this executor or a part of its name;
-                None: the first usable one.
+            dtype (dtype): The type of its elements, a numeric one; `float64` as in NumPy.
+            index (int | None): The device's index in this executor; None: the first usable one.
         """
-        return self._use(device, lambda backend: backend.empty(shape, dtype))
+        return self._use(index, lambda backend: backend.empty(shape, dtype))
 
+    @rename_keywords(device="index")
     def zeros(
         self,
         shape: int | Shape,
-        dtype: npt.DTypeLike = np.uint64,
+        dtype: npt.DTypeLike = np.float64,
         *,
-        device: str | int | None = None,
+        index: int | None = None,
     ) -> Array:
         """Make a NumPy array of zeros in memory as `empty` has it.
 
         Args:
             shape (int | tuple): The lengths of its axes.
-            dtype (dtype): The type of its elements.
-            device (str | int | None): The device's index in this executor or a part of its name;
-                None: the first usable one.
+            dtype (dtype): The type of its elements, a numeric one; `float64` as in NumPy.
+            index (int | None): The device's index in this executor; None: the first usable one.
         """
-        return self._use(device, lambda backend: backend.zeros(shape, dtype))
+        return self._use(index, lambda backend: backend.zeros(shape, dtype))
 
     @overload
-    def asarray(self, array: Typed, *, device: str | int | None = None) -> Typed: ...
+    def asarray(self, array: Typed, *, index: int | None = None) -> Typed: ...
 
     @overload
-    def asarray(self, array: npt.ArrayLike, *, device: str | int | None = None) -> Array: ...
+    def asarray(self, array: npt.ArrayLike, *, index: int | None = None) -> Array: ...
 
-    def asarray(self, array: Any, *, device: str | int | None = None) -> Any:
+    @rename_keywords(device="index")
+    def asarray(self, array: Any, *, index: int | None = None) -> Any:
         """Copy an array into memory as `empty` has it, unless it is in that of the same device.
 
         Args:
             array (array): An array, or what NumPy makes one of. A `FieldArray` on the host stays a
                 `FieldArray`.
-            device (str | int | None): The device's index in this executor or a part of its name;
-                None: the first usable one.
+            index (int | None): The device's index in this executor; None: the first usable one.
         """
-        return self._use(device, lambda backend: backend.asarray(array))
+        return self._use(index, lambda backend: backend.asarray(array))
 
-    def import_array(self, array: Array, *, device: str | int | None = None) -> ArrayImport:
+    @rename_keywords(device="index")
+    def import_array(self, array: Array, *, index: int | None = None) -> ArrayImport:
         """Let a device use an array's own memory until the import is closed.
 
         Args:
             array (array): A NumPy array.
-            device (str | int | None): The device's index in this executor or a part of its name;
-                None: the first usable one.
+            index (int | None): The device's index in this executor; None: the first usable one.
 
         Returns:
             The import, a context manager; its `.array` is the array to pass to calls.
@@ -516,25 +522,25 @@ class GpuExecutor(Backend, Executor):
             NotSupportedError: The backend cannot import memory.
             DeviceLacksError: The device cannot.
         """
-        return self._use(device, lambda backend: backend.import_array(array))
+        return self._use(index, lambda backend: backend.import_array(array))
 
     @overload
-    def to_device(self, array: CopiesToDevice[T], device: str | int | None = None) -> T: ...
+    def to_device(self, array: CopiesToDevice[T], index: int | None = None) -> T: ...
 
     @overload
     def to_device(
-        self, array: npt.ArrayLike | DeviceArray, device: str | int | None = None
+        self, array: npt.ArrayLike | DeviceArray, index: int | None = None
     ) -> DeviceArray: ...
 
-    def to_device(self, array: Any, device: str | int | None = None) -> Any:
+    @rename_keywords(device="index")
+    def to_device(self, array: Any, index: int | None = None) -> Any:
         """Copy an array to a device's memory. An array that is on the device already is returned as
         it is. From another device it is copied, through the host.
 
         Args:
             array (array): A NumPy array, a device array, a `FieldArray` or a `PointArray`.
-            device (str | int | None): The device's index in this executor or a part of its name.
-                None: the array's own if it is on one of the executor's devices, else the first
-                usable one.
+            index (int | None): The device's index in this executor. None: the array's own if it is
+                on one of the executor's devices, else the first usable one.
 
         Returns:
             A `DeviceArray`; a `FieldArray` or a `PointArray` on the device for such an array.
@@ -546,11 +552,11 @@ class GpuExecutor(Backend, Executor):
         self._check_open()
         data = array.data if isinstance(array, TypedArray) else array
         if not isinstance(data, DeviceArray):
-            return self._use(device, lambda backend: backend.to_device(array))
+            return self._use(index, lambda backend: backend.to_device(array))
         placement = self._pool.placement
         placement.check_not_lost("to_device", data)
         holder = placement.find_holder(data)
-        target = holder if device is None and holder is not None else placement.select(device)
+        target = holder if index is None and holder is not None else placement.select(index)
         if target is holder:
             return array
         # Fetched first: if this fails, it is not the target's fault.
@@ -602,7 +608,7 @@ class GpuExecutor(Backend, Executor):
 
     def explain(
         self, kernel: Kernel, *arrays: Any, params: Any = None, out_shape: Any = None
-    ) -> str:
+    ) -> ExecutorPlan:
         """Say how `run` would run a call, without running it.
 
         Args:
@@ -612,7 +618,8 @@ class GpuExecutor(Backend, Executor):
             out_shape (tuple | list): As in `run`.
 
         Returns:
-            The ranking of the devices, and the plan of the call, as text.
+            A `Plan` to print: the ranking of the devices, and how one of them would run the call.
+            Its `plan` is that of the device.
         """
         return explain(self.ranking, self._pool, kernel, arrays, params, out_shape)
 
@@ -673,14 +680,19 @@ class GpuExecutor(Backend, Executor):
         if self._queue.closed:
             self._queue.check_open()
 
+    def _check_keep(self, keep: bool | None) -> None:
+        """Refuse `keep=True` before a job is read, where the devices have no device arrays."""
+        if keep and self._devices[0].array_device is None:
+            raise refuse("keep=True", self._devices[0].backend.name)
+
     def _get_first_usable(self) -> OpenDevice:
         """The first usable device; the first one if none is."""
         return next((each for each in self._devices if each.failed is None), self._devices[0])
 
-    def _use(self, device: str | int | None, operation: Callable[[Backend], T]) -> T:
-        """The result of an operation on the backend of a device that the caller names."""
+    def _use(self, index: int | None, operation: Callable[[Backend], T]) -> T:
+        """The result of an operation on the backend of a device that the caller chooses."""
         self._check_open()
-        return self._pool.placement.select(device).use(operation)
+        return self._pool.placement.select(index).use(operation)
 
     def _put_batch(self, kernel: Kernel, calls: Sequence[CallArguments]) -> SharedJob:
         """Queue a batch of a `map` or a `stream`, without blocking."""
@@ -698,7 +710,7 @@ class GpuExecutor(Backend, Executor):
 
         def make_call(job: StreamJob) -> CallArguments:
             self._check_open()  # the iterables may shut the executor down
-            signatures.make_job_call(kernel, job.arrays, job.number, job.out, job.params)
+            signatures.make_job_call(kernel, job.arrays, job.number, job.out, job.params, keep=keep)
             call = CallArguments.of(kernel, job.arrays, job.out, job.params, None, keep)
             if has_out:
                 in_flight.add(job.number, call.arrays, call.out)

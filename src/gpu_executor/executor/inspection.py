@@ -1,5 +1,5 @@
-"""What an executor tells about itself: the text of `GpuExecutor.explain`, and the profile that
-`GpuExecutor.profile` returns."""
+"""What an executor tells about itself: the plan that `GpuExecutor.explain` returns, and the profile
+that `GpuExecutor.profile` returns."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from gpu_executor.calls.call import as_arrays
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import ClosedError
 from gpu_executor.executor.call_arrays import label_arrays, touches_device
 from gpu_executor.executor.candidates import DeviceRanking
@@ -18,8 +19,23 @@ from gpu_executor.executor.device_pool import DevicePool
 from gpu_executor.executor.jobs import CallArguments, check_kernel
 from gpu_executor.executor.open_device import OpenDevice
 from gpu_executor.kernel import Kernel
+from gpu_executor.plan import Plan
 from gpu_executor.telemetry import load_exporter
 from gpu_executor.telemetry.spans import Span, TraceFile
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorPlan(Plan):
+    """The devices of an executor, and how one of them would run a call."""
+
+    devices: tuple[str, ...]
+    """The ranking of the devices and their shares of large calls, in lines."""
+    plan: Plan | None
+    """The plan of the device that would run the call; None for a kernel that has only WGSL, which
+    runs on a WebGPU device beside the others."""
+
+    def __str__(self) -> str:
+        return "\n".join([*self.devices, *([] if self.plan is None else ["", str(self.plan)])])
 
 
 def explain(
@@ -29,7 +45,7 @@ def explain(
     arrays: Sequence[Any],
     params: Any,
     out_shape: Any,
-) -> str:
+) -> ExecutorPlan:
     """The ranking of the devices, their shares of large calls, and the plan for a call."""
     pool.queue.check_open()
     check_kernel(kernel)
@@ -52,7 +68,7 @@ def explain(
         lines += _explain_choice(pool, kernel, device)
         if pool.webgpu is not None and pool.runs_beside(kernel):
             runner = str(companions[0]) if companions else "no device"
-            return "\n".join([*lines, f"{kernel.name} has only WGSL: {runner} runs it"])
+            return ExecutorPlan((*lines, f"{kernel.name} has only WGSL: {runner} runs it"), None)
     try:
         plan = device.use(
             lambda backend: backend.explain(kernel, *arrays, params=params, out_shape=out_shape)
@@ -60,7 +76,7 @@ def explain(
     except ClosedError:
         pool.queue.check_open()  # raises a clearer error if the executor was shut down meanwhile
         raise
-    return "\n".join([*lines, "", str(plan)])
+    return ExecutorPlan(tuple(lines), plan)
 
 
 def _explain_choice(pool: DevicePool, kernel: Kernel, first: OpenDevice) -> list[str]:

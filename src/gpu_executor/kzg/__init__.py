@@ -1,7 +1,8 @@
 """KZG commitments, proofs and cells of Ethereum's blobs on a GPU, with the names of ckzg.
 
 `import gpu_executor.kzg as ckzg` makes a program written for ckzg run unchanged. Every function has
-a form on NumPy arrays with a leading axis, too, whose name ends in `_batch`.
+a form on NumPy arrays with a leading axis, too, whose name ends in `_batch`. A verification of a
+batch returns one boolean, as ckzg's do; `verify_kzg_proofs` returns one for each item.
 """
 
 from gpu_executor.kzg.cells import (
@@ -27,6 +28,7 @@ from gpu_executor.kzg.verification import (
     verify_cell_kzg_proof_batch,
     verify_kzg_proof,
     verify_kzg_proof_batch,
+    verify_kzg_proofs,
 )
 
 __all__ = [
@@ -49,4 +51,5 @@ __all__ = [
     "verify_cell_kzg_proof_batch",
     "verify_kzg_proof",
     "verify_kzg_proof_batch",
+    "verify_kzg_proofs",
 ]

@@ -68,20 +68,35 @@ CellsAndProofs = tuple[list[bytes], list[bytes]]
 
 
 def compute_cells(blob: bytes, trusted_setup: TrustedSetup) -> list[bytes]:
-    """The 128 cells of a blob."""
+    """The 128 cells of a blob, each 2,048 bytes.
+
+    Args:
+        blob (bytes): 131,072 bytes: 4,096 field elements of 32 bytes each, big-endian.
+        trusted_setup (TrustedSetup): What `load_trusted_setup` returned.
+    """
     setup = check_setup(trusted_setup)
     cells = _extend(parse_bytes("blob", blob, BYTES_PER_BLOB), setup, prove=False)[0]
     return split_items(cells[0])
 
 
 def compute_cells_batch(blobs: Bytes, trusted_setup: TrustedSetup) -> Bytes:
-    """The cells (n, 128, 2048) of blobs (n, 131072)."""
+    """The cells of blobs: uint8 (n, 128, 2048).
+
+    Args:
+        blobs (numpy.ndarray): uint8 (n, 131072), a blob in each row.
+        trusted_setup (TrustedSetup): What `load_trusted_setup` returned.
+    """
     setup = check_setup(trusted_setup)
     return _extend(parse_array("blobs", blobs, BYTES_PER_BLOB), setup, prove=False)[0]
 
 
 def compute_cells_and_kzg_proofs(blob: bytes, trusted_setup: TrustedSetup) -> CellsAndProofs:
-    """The 128 cells of a blob and their proofs."""
+    """The 128 cells of a blob, each 2,048 bytes, and their proofs, each 48 bytes.
+
+    Args:
+        blob (bytes): 131,072 bytes: 4,096 field elements of 32 bytes each, big-endian.
+        trusted_setup (TrustedSetup): What `load_trusted_setup` returned.
+    """
     setup = check_setup(trusted_setup)
     cells, proofs = _extend(parse_bytes("blob", blob, BYTES_PER_BLOB), setup, prove=True)
     return split_items(cells[0]), split_items(proofs[0])
@@ -90,7 +105,12 @@ def compute_cells_and_kzg_proofs(blob: bytes, trusted_setup: TrustedSetup) -> Ce
 def compute_cells_and_kzg_proofs_batch(
     blobs: Bytes, trusted_setup: TrustedSetup
 ) -> tuple[Bytes, Bytes]:
-    """The cells (n, 128, 2048) of blobs (n, 131072) and their proofs (n, 128, 48)."""
+    """The cells of blobs, uint8 (n, 128, 2048), and their proofs, uint8 (n, 128, 48).
+
+    Args:
+        blobs (numpy.ndarray): uint8 (n, 131072), a blob in each row.
+        trusted_setup (TrustedSetup): What `load_trusted_setup` returned.
+    """
     setup = check_setup(trusted_setup)
     return _extend(parse_array("blobs", blobs, BYTES_PER_BLOB), setup, prove=True)
 
@@ -98,9 +118,14 @@ def compute_cells_and_kzg_proofs_batch(
 def recover_cells_and_kzg_proofs(
     cell_indices: list[int], cells: list[bytes], trusted_setup: TrustedSetup
 ) -> CellsAndProofs:
-    """All cells of a blob and their proofs, from 64 cells or more in ascending order.
+    """All cells of a blob and their proofs, from 64 cells or more.
 
     Cells that are not those of one blob raise `KzgDataError`.
+
+    Args:
+        cell_indices (list of ints): The indices of the cells, 0 to 127, in ascending order.
+        cells (list of bytes): The cells of these indices, each 2,048 bytes.
+        trusted_setup (TrustedSetup): What `load_trusted_setup` returned.
     """
     setup = check_setup(trusted_setup)
     indices = parse_index_list("cell_indices", cell_indices)
@@ -114,8 +139,15 @@ def recover_cells_and_kzg_proofs(
 def recover_cells_and_kzg_proofs_batch(
     cell_indices: npt.NDArray[Any], cells: Bytes, trusted_setup: TrustedSetup
 ) -> tuple[Bytes, Bytes]:
-    """All cells (n, 128, 2048) of blobs and their proofs (n, 128, 48), from cells (n, k, 2048) with
-    the indices (n, k), ascending in each row; k is 64 or more."""
+    """All cells of blobs, uint8 (n, 128, 2048), and their proofs, uint8 (n, 128, 48), from k cells
+    of each blob; k is 64 or more.
+
+    Args:
+        cell_indices (numpy.ndarray): Integers (n, k), the indices of the cells of each blob, 0 to
+            127, in ascending order.
+        cells (numpy.ndarray): uint8 (n, k, 2048), the cells of these indices.
+        trusted_setup (TrustedSetup): What `load_trusted_setup` returned.
+    """
     setup = check_setup(trusted_setup)
     indices = parse_index_array("cell_indices", cell_indices, 2)
     rows = parse_array("cells", cells, indices.shape[1], BYTES_PER_CELL)

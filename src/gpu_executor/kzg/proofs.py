@@ -43,13 +43,23 @@ HASH_THREADS = min(8, os.cpu_count() or 1)
 
 
 def blob_to_kzg_commitment(blob: bytes, trusted_setup: TrustedSetup) -> bytes:
-    """The commitment to a blob."""
+    """The commitment to a blob: 48 bytes.
+
+    Args:
+        blob (bytes): 131,072 bytes: 4,096 field elements of 32 bytes each, big-endian.
+        trusted_setup (TrustedSetup): What `load_trusted_setup` returned.
+    """
     setup = check_setup(trusted_setup)
     return commit(parse_bytes("blob", blob, BYTES_PER_BLOB), setup).tobytes()
 
 
 def blob_to_kzg_commitment_batch(blobs: Bytes, trusted_setup: TrustedSetup) -> Bytes:
-    """The commitments (n, 48) to blobs (n, 131072)."""
+    """The commitments to blobs: uint8 (n, 48).
+
+    Args:
+        blobs (numpy.ndarray): uint8 (n, 131072), a blob in each row.
+        trusted_setup (TrustedSetup): What `load_trusted_setup` returned.
+    """
     setup = check_setup(trusted_setup)
     return commit(parse_array("blobs", blobs, BYTES_PER_BLOB), setup)
 
@@ -57,7 +67,13 @@ def blob_to_kzg_commitment_batch(blobs: Bytes, trusted_setup: TrustedSetup) -> B
 def compute_kzg_proof(
     blob: bytes, z_bytes: bytes, trusted_setup: TrustedSetup
 ) -> tuple[bytes, bytes]:
-    """The proof for the value of a blob's polynomial at z, and that value."""
+    """The proof for the value of a blob's polynomial at z (48 bytes), and that value (32 bytes).
+
+    Args:
+        blob (bytes): 131,072 bytes: 4,096 field elements of 32 bytes each, big-endian.
+        z_bytes (bytes): The point z, a field element of 32 bytes, big-endian.
+        trusted_setup (TrustedSetup): What `load_trusted_setup` returned.
+    """
     setup = check_setup(trusted_setup)
     rows = parse_bytes("blob", blob, BYTES_PER_BLOB)
     points = parse_bytes("z", z_bytes, BYTES_PER_FIELD_ELEMENT)
@@ -68,7 +84,14 @@ def compute_kzg_proof(
 def compute_kzg_proof_batch(
     blobs: Bytes, z: Bytes, trusted_setup: TrustedSetup
 ) -> tuple[Bytes, Bytes]:
-    """The proofs (n, 48) and values (n, 32) of blobs (n, 131072) at z (n, 32)."""
+    """The proofs for the values of blobs' polynomials at one point each, uint8 (n, 48), and these
+    values, uint8 (n, 32).
+
+    Args:
+        blobs (numpy.ndarray): uint8 (n, 131072), a blob in each row.
+        z (numpy.ndarray): uint8 (n, 32), the point of each blob, big-endian.
+        trusted_setup (TrustedSetup): What `load_trusted_setup` returned.
+    """
     setup = check_setup(trusted_setup)
     rows = parse_array("blobs", blobs, BYTES_PER_BLOB)
     points = parse_array("z", z, BYTES_PER_FIELD_ELEMENT)
@@ -79,7 +102,14 @@ def compute_kzg_proof_batch(
 def compute_blob_kzg_proof(
     blob: bytes, commitment_bytes: bytes, trusted_setup: TrustedSetup
 ) -> bytes:
-    """The proof that a commitment is the one to a blob."""
+    """The proof that a commitment is the one to a blob: 48 bytes.
+
+    Args:
+        blob (bytes): 131,072 bytes: 4,096 field elements of 32 bytes each, big-endian.
+        commitment_bytes (bytes): The commitment to the blob, 48 bytes. It is not compared with the
+            blob: the proof for another commitment does not verify.
+        trusted_setup (TrustedSetup): What `load_trusted_setup` returned.
+    """
     setup = check_setup(trusted_setup)
     rows = parse_bytes("blob", blob, BYTES_PER_BLOB)
     commitments = parse_bytes("commitment", commitment_bytes, BYTES_PER_COMMITMENT)
@@ -89,7 +119,13 @@ def compute_blob_kzg_proof(
 def compute_blob_kzg_proof_batch(
     blobs: Bytes, commitments: Bytes, trusted_setup: TrustedSetup
 ) -> Bytes:
-    """The proofs (n, 48) that commitments (n, 48) are those to blobs (n, 131072)."""
+    """The proofs that commitments are those to blobs: uint8 (n, 48).
+
+    Args:
+        blobs (numpy.ndarray): uint8 (n, 131072), a blob in each row.
+        commitments (numpy.ndarray): uint8 (n, 48), the commitment to each blob.
+        trusted_setup (TrustedSetup): What `load_trusted_setup` returned.
+    """
     setup = check_setup(trusted_setup)
     rows = parse_array("blobs", blobs, BYTES_PER_BLOB)
     points = parse_array("commitments", commitments, BYTES_PER_COMMITMENT)

@@ -70,27 +70,41 @@ DECODED_POINTS = 32
 
 
 def load_trusted_setup(
-    path: Any = None, precompute: int = 0, *, gpu: Backend | None = None, memory: int | None = None
+    path: Any = None,
+    precompute: int = 0,
+    *,
+    device: Backend | None = None,
+    memory: int | None = None,
+    gpu: Backend | None = None,
 ) -> TrustedSetup:
-    """Load a trusted setup in ckzg's text format from a path or a file object; without one,
-    mainnet's setup.
+    """Load a trusted setup in ckzg's text format, check its points and put them on a device.
 
-    `precompute` is checked as ckzg does (0 to 15) and not used: `memory` bounds the bytes of all
-    tables on the device together. `gpu` is an executor or a backend with device arrays, which stays
-    the caller's; without one the setup opens a `GpuExecutor` and owns it.
+    Args:
+        path (str | Path | file object | None): The setup; None is mainnet's.
+        precompute (int): 0 to 15. Checked as ckzg does, and not used: `memory` decides.
+        device (GpuExecutor | Backend | None): Where the setup computes: an executor or a backend
+            with device arrays, which stays the caller's. Without one, the setup opens a
+            `GpuExecutor` and closes it with itself.
+        memory (int | None): The most bytes that all tables together may take on the device; None
+            chooses by the kind of the device.
+        gpu (GpuExecutor | Backend | None): Another name of `device`.
     """
     if not isinstance(precompute, int):
         raise KzgArgumentError(f"precompute must be an integer, not {describe(precompute)}")
     if not 0 <= precompute <= MAX_PRECOMPUTE:
         raise KzgDataError(f"precompute is {precompute}; it must be from 0 to {MAX_PRECOMPUTE}")
-    if gpu is not None and (not isinstance(gpu, Backend) or gpu.array_device is None):
+    if device is not None and gpu is not None:
+        raise KzgArgumentError("device= and gpu= are two names of one argument; give one of them")
+    given, name = (gpu, "gpu") if device is None else (device, "device")
+    if given is not None and (not isinstance(given, Backend) or given.array_device is None):
         raise KzgArgumentError(
-            f"gpu must be an executor or a backend with device arrays, not {describe(gpu)}"
+            f"{name}= must be an executor or a backend with device arrays, such as "
+            f"gx.GpuExecutor(), not {describe(given)}"
         )
     _check_memory(memory)
     found = read_setup(path)
-    if gpu is not None:
-        return TrustedSetup(found, gpu, owns=False, memory=memory)
+    if given is not None:
+        return TrustedSetup(found, given, owns=False, memory=memory)
     opened = GpuExecutor()
     try:
         return TrustedSetup(found, opened, owns=True, memory=memory)
@@ -109,7 +123,16 @@ def plan_setup(info: DeviceInfo, memory: int) -> tuple[MsmPlan, MsmPlan]:
 
 
 class TrustedSetup:
-    """The points of a trusted setup, checked, on a device. Threads may share it."""
+    """The points of a trusted setup, checked, on a device. Threads may share it.
+
+    `load_trusted_setup` makes it, and `close()` or the end of a `with` frees it.
+
+    Args:
+        found (SetupBytes): The points as bytes, and their source and digest.
+        gpu (Backend): The executor or backend that computes.
+        owns (bool): Whether closing the setup closes it.
+        memory (int | None): The most bytes that all tables together may take on the device.
+    """
 
     def __init__(self, found: SetupBytes, gpu: Backend, *, owns: bool, memory: int | None) -> None:
         device = require_array_device(gpu)

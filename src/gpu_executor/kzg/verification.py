@@ -65,7 +65,15 @@ def verify_kzg_proof(
     proof_bytes: bytes,
     trusted_setup: TrustedSetup,
 ) -> bool:
-    """Whether a proof shows that the polynomial of a commitment has the value y at z."""
+    """Whether a proof shows that the polynomial of a commitment has the value y at z.
+
+    Args:
+        commitment_bytes (bytes): The commitment, 48 bytes.
+        z_bytes (bytes): The point z, a field element of 32 bytes, big-endian.
+        y_bytes (bytes): The value y, a field element of 32 bytes, big-endian.
+        proof_bytes (bytes): The proof, 48 bytes.
+        trusted_setup (TrustedSetup): What `load_trusted_setup` returned.
+    """
     setup = check_setup(trusted_setup)
     commitments = parse_bytes("commitment", commitment_bytes, BYTES_PER_COMMITMENT)
     z = parse_bytes("z", z_bytes, BYTES_PER_FIELD_ELEMENT)
@@ -76,10 +84,42 @@ def verify_kzg_proof(
 
 def verify_kzg_proof_batch(
     commitments: Bytes, z: Bytes, y: Bytes, proofs: Bytes, trusted_setup: TrustedSetup
-) -> Booleans:
-    """Which proofs (n, 48) show that the polynomials of commitments (n, 48) have the values y (n,
-    32) at z (n, 32): one boolean an item."""
+) -> bool:
+    """Whether all proofs show that the polynomials of commitments have the values y at z; True for
+    no items. `verify_kzg_proofs` says which of them do.
+
+    Args:
+        commitments (numpy.ndarray): uint8 (n, 48).
+        z (numpy.ndarray): uint8 (n, 32), the points, big-endian.
+        y (numpy.ndarray): uint8 (n, 32), the values, big-endian.
+        proofs (numpy.ndarray): uint8 (n, 48).
+        trusted_setup (TrustedSetup): What `load_trusted_setup` returned.
+    """
     setup = check_setup(trusted_setup)
+    return _verify_together(*_parse_openings(commitments, z, y, proofs), setup)
+
+
+def verify_kzg_proofs(
+    commitments: Bytes, z: Bytes, y: Bytes, proofs: Bytes, trusted_setup: TrustedSetup
+) -> Booleans:
+    """Which proofs show that the polynomials of commitments have the values y at z: one boolean an
+    item. All items are checked together first, and one by one if one of them is wrong.
+
+    Args:
+        commitments (numpy.ndarray): uint8 (n, 48).
+        z (numpy.ndarray): uint8 (n, 32), the points, big-endian.
+        y (numpy.ndarray): uint8 (n, 32), the values, big-endian.
+        proofs (numpy.ndarray): uint8 (n, 48).
+        trusted_setup (TrustedSetup): What `load_trusted_setup` returned.
+    """
+    setup = check_setup(trusted_setup)
+    return _verify_each(*_parse_openings(commitments, z, y, proofs), setup)
+
+
+def _parse_openings(
+    commitments: Any, z: Any, y: Any, proofs: Any
+) -> tuple[ByteRows, list[int], list[int], ByteRows]:
+    """The arguments of a batch of proofs of values."""
     rows = [
         parse_array("commitments", commitments, BYTES_PER_COMMITMENT),
         parse_array("z", z, BYTES_PER_FIELD_ELEMENT),
@@ -87,13 +127,20 @@ def verify_kzg_proof_batch(
         parse_array("proofs", proofs, BYTES_PER_PROOF),
     ]
     check_counts({each.name: len(each) for each in rows})
-    return _verify_each(rows[0], rows[1].to_ints(), rows[2].to_ints(), rows[3], setup)
+    return rows[0], rows[1].to_ints(), rows[2].to_ints(), rows[3]
 
 
 def verify_blob_kzg_proof(
     blob: bytes, commitment_bytes: bytes, proof_bytes: bytes, trusted_setup: TrustedSetup
 ) -> bool:
-    """Whether a proof shows that a commitment is the one to a blob."""
+    """Whether a proof shows that a commitment is the one to a blob.
+
+    Args:
+        blob (bytes): 131,072 bytes: 4,096 field elements of 32 bytes each, big-endian.
+        commitment_bytes (bytes): The commitment, 48 bytes.
+        proof_bytes (bytes): The proof, 48 bytes.
+        trusted_setup (TrustedSetup): What `load_trusted_setup` returned.
+    """
     setup = check_setup(trusted_setup)
     blobs = parse_bytes("blob", blob, BYTES_PER_BLOB)
     commitments = parse_bytes("commitment", commitment_bytes, BYTES_PER_COMMITMENT)
@@ -109,8 +156,15 @@ def verify_blob_kzg_proof_batch(
     proofs_bytes: bytes | Bytes,
     trusted_setup: TrustedSetup,
 ) -> bool:
-    """Whether all proofs show that commitments are those to blobs. Every argument has its items one
-    after the other in one `bytes`, or in the rows of an array; True for no items."""
+    """Whether all proofs show that commitments are those to blobs; True for no items.
+
+    Args:
+        blobs (bytes | numpy.ndarray): The blobs, one after the other, or uint8 (n, 131072).
+        commitments_bytes (bytes | numpy.ndarray): The commitments, one after the other, or uint8
+            (n, 48).
+        proofs_bytes (bytes | numpy.ndarray): The proofs, one after the other, or uint8 (n, 48).
+        trusted_setup (TrustedSetup): What `load_trusted_setup` returned.
+    """
     setup = check_setup(trusted_setup)
     rows = parse_joined("blobs", blobs, BYTES_PER_BLOB)
     commitments = parse_joined("commitments", commitments_bytes, BYTES_PER_COMMITMENT)
@@ -118,9 +172,7 @@ def verify_blob_kzg_proof_batch(
     check_counts({each.name: len(each) for each in (rows, commitments, proofs)})
     if not setup.decodes(2 * len(rows)):
         z = compute_challenges(rows, commitments)
-        y = evaluate(rows, z, setup)
-        points, quotients = pairing.load_points(commitments), pairing.load_points(proofs)
-        return _verify_all(points, z, y, quotients, setup)
+        return _verify_together(commitments, z, evaluate(rows, z, setup), proofs, setup)
     with ThreadPoolExecutor(1) as thread:
         # The device decodes and checks points while the host computes hashes.
         decoded = thread.submit(setup.load_points, commitments, proofs)
@@ -128,6 +180,21 @@ def verify_blob_kzg_proof_batch(
         y = evaluate(rows, z, setup)
         there, quotients_there = decoded.result()
     return _verify_all_on_device(there, quotients_there, z, y, setup)
+
+
+def _verify_together(
+    commitments: ByteRows,
+    z: Sequence[int],
+    y: Sequence[int],
+    proofs: ByteRows,
+    setup: TrustedSetup,
+) -> bool:
+    """Whether all proofs of values are right."""
+    if setup.decodes(2 * len(z)):
+        there, quotients_there = setup.load_points(commitments, proofs)
+        return _verify_all_on_device(there, quotients_there, z, y, setup)
+    points, quotients = pairing.load_points(commitments), pairing.load_points(proofs)
+    return _verify_all(points, z, y, quotients, setup)
 
 
 def _verify_each(
@@ -138,15 +205,10 @@ def _verify_each(
     setup: TrustedSetup,
 ) -> Booleans:
     """Which proofs of values are right."""
-    if setup.decodes(2 * len(z)):
-        there, quotients_there = setup.load_points(commitments, proofs)
-        if _verify_all_on_device(there, quotients_there, z, y, setup):
-            return np.ones(len(z), np.bool_)
-    points = pairing.load_points(commitments)
-    quotients = pairing.load_points(proofs)
     count = len(z)
-    if count > 1 and _verify_all(points, z, y, quotients, setup):
+    if count > 1 and _verify_together(commitments, z, y, proofs, setup):
         return np.ones(count, np.bool_)
+    points, quotients = pairing.load_points(commitments), pairing.load_points(proofs)
     found = [_verify_all([points[i]], [z[i]], [y[i]], [quotients[i]], setup) for i in range(count)]
     return np.array(found, np.bool_)
 
@@ -202,8 +264,16 @@ def verify_cell_kzg_proof_batch(
     proofs_bytes: list[bytes] | Bytes,
     trusted_setup: TrustedSetup,
 ) -> bool:
-    """Whether all proofs show that cells are those of commitments: `cells[k]` is the cell of index
-    `cell_indices[k]` of the blob with the commitment `commitments_bytes[k]`; True for no items."""
+    """Whether all proofs show that cells are those of commitments; True for no items.
+
+    Args:
+        commitments_bytes (list of bytes | numpy.ndarray): The commitment to the blob of each cell,
+            or uint8 (n, 48).
+        cell_indices (list of ints | numpy.ndarray): The index of each cell in its blob, 0 to 127.
+        cells (list of bytes | numpy.ndarray): The cells, or uint8 (n, 2048).
+        proofs_bytes (list of bytes | numpy.ndarray): The proof of each cell, or uint8 (n, 48).
+        trusted_setup (TrustedSetup): What `load_trusted_setup` returned.
+    """
     setup = check_setup(trusted_setup)
     commitments = parse_list("commitments", commitments_bytes, BYTES_PER_COMMITMENT)
     given = parse_index_list("cell_indices", cell_indices)

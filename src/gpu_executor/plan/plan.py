@@ -1,20 +1,21 @@
 """Plan: how a call will run, decided before anything runs.
 
-A plan is made from the request, the device's description, its calibration if there is one, and the
-settings. It decides data path, chunk, slots, queues and work-groups, and prints the reason for
-each. Nothing here touches a device.
+Every `explain` returns a `Plan`. A `CallPlan` is made from the request, the device's description,
+its calibration if there is one, and the settings. It decides data path, chunk, slots, queues and
+work-groups, and prints the reason for each. Nothing here touches a device.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 from gpu_executor.arrays.idle_memory import round_up_to_class
 from gpu_executor.calls.call import Signature
 from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.errors import KernelError
+from gpu_executor.errors import ArgumentTypeError, KernelError
 from gpu_executor.kernel import Kernel
 from gpu_executor.plan.bounds import Bounds, check_unsplit_call
 from gpu_executor.plan.calibration import Calibration
@@ -139,8 +140,22 @@ def split_range(count: int, length: int) -> Iterator[Piece]:
         yield Piece(start, min(length, count - start))
 
 
+class Plan(ABC):
+    """How a call would run, as `explain` of a backend or an executor returns it: print it. Each
+    backend has a class of its own, with attributes for what it decides."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def __str__(self) -> str:
+        """The plan and the reason for each decision, in lines."""
+
+    def __contains__(self, text: object) -> bool:
+        raise ArgumentTypeError(f"a plan is not a text; search for {text!r} in str(plan)")
+
+
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CallPlan(Plan):
     """Data path, chunk, slots, queues and work-groups of a call, with the reason for each."""
 
     count: int
@@ -181,7 +196,7 @@ def _format_count(number: int, noun: str) -> str:
 
 def make_plan(
     request: Request, device: DeviceInfo, settings: Settings, calibration: Calibration | None = None
-) -> Plan:
+) -> CallPlan:
     """Plan a request: by the device's calibration if there is one, else by fixed thresholds.
 
     Options of the caller and settings override both.
@@ -201,7 +216,7 @@ def make_plan(
         choose_by_calibration(bounds, calibration) if calibration else choose_by_thresholds(bounds)
     )
     path_reason, *others = choice.reasons
-    return Plan(
+    return CallPlan(
         count=request.count,
         path=choice.path,
         chunk=choice.chunk,
@@ -215,7 +230,7 @@ def make_plan(
     )
 
 
-def plan_on_device(signature: Signature, device: DeviceInfo) -> Plan:
+def plan_on_device(signature: Signature, device: DeviceInfo) -> CallPlan:
     """Plan a call whose arrays are all device-resident: nothing is copied or staged."""
     kernel, reasons = signature.kernel, ["path: every array is device-resident"]
     count = max(signature.count, 1)
@@ -234,12 +249,12 @@ def plan_on_device(signature: Signature, device: DeviceInfo) -> Plan:
             or count,
             device.limits.max_work_group_count[0] * per_group,
         )
-    return Plan(
+    return CallPlan(
         count, "device-resident", chunk, 1, 1, "one", work_group, per_invocation, tuple(reasons)
     )
 
 
-def shrink_plan(plan: Plan) -> Plan | None:
+def shrink_plan(plan: CallPlan) -> CallPlan | None:
     """Return the same plan with half the chunk, after an allocation failed; None at the minimum
     chunk.
     """

@@ -18,14 +18,14 @@ from gpu_executor.device_info import DeviceInfo
 from gpu_executor.kernel import Grid
 from gpu_executor.kernels.families import PACK_BYTES
 from gpu_executor.plan.bounds import check_grid
-from gpu_executor.plan.plan import Piece, Plan, split_range
+from gpu_executor.plan.plan import CallPlan, Piece, split_range
 
 PieceGrid = tuple[Piece, Grid]
 """A piece of a call and its work-groups."""
 
 
 def split_call(
-    plan: Plan, signature: Signature, device: DeviceInfo, grid: Grid | None = None
+    plan: CallPlan, signature: Signature, device: DeviceInfo, grid: Grid | None = None
 ) -> tuple[PieceGrid, ...]:
     """Split a call into pieces, each with its work-groups; `grid` replaces those of the signature,
     where the parameters determine them."""

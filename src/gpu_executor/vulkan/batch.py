@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 from gpu_executor.arrays.overlaps import JobsInFlight
 from gpu_executor.calls.arguments import collect_jobs
 from gpu_executor.calls.call import Call, Signature, iterate_params
 from gpu_executor.calls.streams import StreamJob, check_not_running, iterate_jobs
+from gpu_executor.errors import ElementRangeError
 from gpu_executor.kernel import Kernel
-from gpu_executor.plan import MAX_SLOTS, Plan, RunOptions
+from gpu_executor.plan import MAX_SLOTS, CallPlan, RunOptions
 from gpu_executor.vulkan.session import Session
 from gpu_executor.vulkan.slot_buffers import SlotLayout
 
@@ -27,23 +28,28 @@ def run_batch(
     out: Iterable[Any] | None,
     options: RunOptions,
     params: Any = None,
+    keep: bool | None = None,
 ) -> list[Any]:
-    """Run every job; results in the order of the jobs.
+    """Run every job; results in the order of the jobs. `keep` says where they go, as in `run`.
 
-    All jobs are checked before the first is submitted.
+    All jobs are checked before the first is submitted. All jobs on device arrays are submitted
+    before the first of their results is fetched.
     """
     session.check_open()
     given, outs = collect_jobs(jobs, out)
     calls = [
         session.call_preparer.signatures.make_job_call(
-            kernel, job, index, outs and outs[index], own
+            kernel, job, index, outs and outs[index], own, keep=keep
         )
         for index, (job, own) in enumerate(zip(given, iterate_params(params, len(given))))  # noqa: B905
     ]
-    busy = [call for call in calls if call.signature.count and not call.touches_device()]
-    for call in calls:
-        if call.touches_device():
-            session.submit_call(call)
+    on_device = [call for call in calls if keep or call.touches_device()]
+    busy = [] if keep else [call for call in calls if _runs_in_slot(call)]
+    for call in on_device:
+        _name_job(session.submit_call, call)
+    if keep is False:
+        for call in on_device:
+            _name_job(session.fetch_results, call)
     if busy:
         prepared = session.prepare_batch(busy, options)
         session.run_to_end(busy, prepared)
@@ -51,6 +57,20 @@ def run_batch(
         for call in calls:
             call.make_outputs()
     return [call.result() for call in calls]
+
+
+def _runs_in_slot(call: Call) -> bool:
+    """Whether a call on NumPy arrays has anything to run."""
+    return bool(call.signature.count) and not call.touches_device()
+
+
+def _name_job(run: Callable[[Call], Any], call: Call) -> Any:
+    """The result of a call on device arrays; the error of an element names its job."""
+    try:
+        return run(call)
+    except ElementRangeError as error:
+        assert call.job is not None
+        raise error.in_job(call.job) from None
 
 
 class Stream(Iterator[Any]):
@@ -69,10 +89,11 @@ class Stream(Iterator[Any]):
         out: Iterable[Any] | None,
         options: RunOptions,
         params: Any = None,
+        keep: bool | None = None,
     ) -> None:
         self._session = session
-        calls = _check_jobs(session, kernel, iterate_jobs(jobs, out, params))
-        self._results = _stream_results(session, calls, options, has_out=out is not None)
+        calls = _check_jobs(session, kernel, iterate_jobs(jobs, out, params), keep)
+        self._results = _stream_results(session, calls, options, keep, has_out=out is not None)
         session.streams.add(self)
         self._finalizer = weakref.finalize(self, session.dropped_streams.append, self._results)
         self._finalizer.atexit = False
@@ -102,15 +123,23 @@ class Stream(Iterator[Any]):
         self._finalizer.detach()
 
 
-def _check_jobs(session: Session, kernel: Kernel, jobs: Iterator[StreamJob]) -> Iterator[Call]:
+def _check_jobs(
+    session: Session, kernel: Kernel, jobs: Iterator[StreamJob], keep: bool | None
+) -> Iterator[Call]:
     """Check each job as it comes, and yield it as a call."""
+    signatures = session.call_preparer.signatures
     for index, arrays, out, params in jobs:
         session.check_open()  # the iterables may close the backend
-        yield session.call_preparer.signatures.make_job_call(kernel, arrays, index, out, params)
+        yield signatures.make_job_call(kernel, arrays, index, out, params, keep=keep)
 
 
 def _stream_results(
-    session: Session, calls: Iterator[Call], options: RunOptions, *, has_out: bool
+    session: Session,
+    calls: Iterator[Call],
+    options: RunOptions,
+    keep: bool | None,
+    *,
+    has_out: bool,
 ) -> Generator[Any, None, None]:
     """Run the calls in slots that are as large as the largest job so far."""
     in_flight = JobsInFlight()
@@ -122,8 +151,9 @@ def _stream_results(
 
     call = next(calls, None)
     while call is not None:
-        if call.touches_device():
-            yield session.submit_call(call)
+        if keep or call.touches_device():
+            result = _name_job(session.submit_call, call)
+            yield result if keep is not False else _name_job(session.fetch_results, call)
             call = next(calls, None)
             continue
         if call.signature.count == 0:
@@ -146,7 +176,7 @@ def _stream_results(
 class _CallsThatFit:
     """The calls that fit a plan's slots. The first that does not fit is left for the next plan."""
 
-    def __init__(self, first: Call, calls: Iterator[Call], plan: Plan) -> None:
+    def __init__(self, first: Call, calls: Iterator[Call], plan: CallPlan) -> None:
         self._first, self._calls, self._plan = first, calls, plan
         self._layout = SlotLayout.of(plan, first.signature)
         self.next_call: Call | None = None

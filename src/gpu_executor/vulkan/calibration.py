@@ -19,7 +19,7 @@ from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.kernel import ElementType
 from gpu_executor.kernels import load
-from gpu_executor.plan import DataPath, Plan, QueueUse
+from gpu_executor.plan import CallPlan, DataPath, QueueUse
 from gpu_executor.plan.calibration import Calibration
 from gpu_executor.plan.splitter import PieceGrid, split_call
 from gpu_executor.vulkan.commands import COPIES, HOST, CommandPool, Copy, Recorder
@@ -332,7 +332,7 @@ class _AdditionBenchmark:
         calls = [self._make_call(self.in_mapped_memory, SMALL) for _ in range(PIECES)]
         return self._time_ring(plan, calls, SLOTS) / PIECES
 
-    def _time_ring(self, plan: Plan, calls: Sequence[Call], depth: int) -> float:
+    def _time_ring(self, plan: CallPlan, calls: Sequence[Call], depth: int) -> float:
         """Return the seconds of all the calls in a ring of `depth` slots."""
         copy_threads, info = self._resources.copy_threads, self._resources.device.info
         pieces = split_call(plan, calls[0].signature, info)
@@ -367,8 +367,8 @@ class _AdditionBenchmark:
         call.buffer_ranges = buffer_ranges
         return call
 
-    def _make_slot(self, plan: Plan, call: Call) -> Slot:
+    def _make_slot(self, plan: CallPlan, call: Call) -> Slot:
         return Slot(self._resources, SlotLayout.of(plan, call.signature))
 
-    def _make_plan(self, path: DataPath, queues: QueueUse, count: int) -> Plan:
-        return Plan(count, path, count, count, 1, queues, WORK_GROUP, 1, ())
+    def _make_plan(self, path: DataPath, queues: QueueUse, count: int) -> CallPlan:
+        return CallPlan(count, path, count, count, 1, queues, WORK_GROUP, 1, ())

@@ -31,7 +31,7 @@ from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.common.lru import LruCache
 from gpu_executor.errors import ClosedError, DeviceLostError, GpuError, OutOfMemoryError
 from gpu_executor.kernel import Shape, to_native
-from gpu_executor.plan import Plan, round_up_to_class
+from gpu_executor.plan import CallPlan, round_up_to_class
 from gpu_executor.vulkan.command_stream import CommandStream, StreamStep
 from gpu_executor.vulkan.commands import Copy
 from gpu_executor.vulkan.device_storage import StatusCheck, VulkanStorage
@@ -360,7 +360,7 @@ class DeviceMemory:
             return out
         return fetched
 
-    def run(self, call: Call, plan: Plan) -> None:
+    def run(self, call: Call, plan: CallPlan) -> None:
         """Submit a call whose arrays are device arrays; returns at once.
 
         Its outputs are made here, unless the caller gave some. An in-out argument that is not its

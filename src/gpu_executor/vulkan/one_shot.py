@@ -21,7 +21,7 @@ from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import ClosedError, ElementRangeError
 from gpu_executor.kernel import Kernel, Shape
 from gpu_executor.kernels import load
-from gpu_executor.plan import Plan, RunOptions
+from gpu_executor.plan import CallPlan, RunOptions
 from gpu_executor.settings import Settings, resolve_settings
 from gpu_executor.telemetry.profile import StageProfile
 from gpu_executor.telemetry.stages import STAGES
@@ -109,6 +109,7 @@ class VulkanSpirvBackend(HostArraysOnly):
         jobs: Iterable[Sequence[Any]],
         *,
         out: Iterable[Any] | None = None,
+        keep: bool | None = None,
         device_local: bool | None = None,
         params: Any = None,
     ) -> list[Any]:
@@ -118,9 +119,11 @@ class VulkanSpirvBackend(HostArraysOnly):
             kernel (Kernel): The kernel to run.
             jobs (iterable of tuples): The arrays of each job.
             out (iterable): The array, or tuple of arrays, to write each job's result to.
+            keep (bool | None): As in `run`: True raises `NotSupportedError`.
             device_local (bool | None): As in `run`.
             params (dict | tuple | list): Values for all jobs; a list has one entry for each job.
         """
+        self._check_keep(keep)
         options = RunOptions(device_local, pipelined=False)
         with self._open_session() as session:
             return run_batch(session, kernel, jobs, out, options, params)
@@ -131,6 +134,7 @@ class VulkanSpirvBackend(HostArraysOnly):
         jobs: Iterable[Sequence[Any]],
         *,
         out: Iterable[Any] | None = None,
+        keep: bool | None = None,
         device_local: bool | None = None,
         params: Any = None,
     ) -> SequentialStream:
@@ -140,9 +144,11 @@ class VulkanSpirvBackend(HostArraysOnly):
             kernel (Kernel): The kernel to run.
             jobs (iterable of tuples): The arrays of each job; it may be infinite.
             out (iterable): The array, or tuple of arrays, to write each job's result to.
+            keep (bool | None): As in `run`: True raises `NotSupportedError`.
             device_local (bool | None): As in `run`.
             params (dict | tuple | list): Values for all jobs; a list has one entry for each job.
         """
+        self._check_keep(keep)
 
         def run(job: StreamJob) -> Any:
             self._check_open()
@@ -167,10 +173,10 @@ class VulkanSpirvBackend(HostArraysOnly):
         result: Array = self.run(load("bls12_381_fq_add"), a, b, device_local=device_local)
         return result
 
-    def empty(self, shape: int | Shape, dtype: npt.DTypeLike = np.uint64) -> Array:
+    def empty(self, shape: int | Shape, dtype: npt.DTypeLike = np.float64) -> Array:
         raise refuse("empty", self.name)
 
-    def zeros(self, shape: int | Shape, dtype: npt.DTypeLike = np.uint64) -> Array:
+    def zeros(self, shape: int | Shape, dtype: npt.DTypeLike = np.float64) -> Array:
         raise refuse("zeros", self.name)
 
     def asarray(self, array: Any) -> Any:
@@ -183,7 +189,7 @@ class VulkanSpirvBackend(HostArraysOnly):
         device_local: bool | None = None,
         params: Any = None,
         out_shape: Any = None,
-    ) -> Plan:
+    ) -> CallPlan:
         """Open a device and return the plan that `run` would follow.
 
         Args:

@@ -20,7 +20,7 @@ from gpu_executor.device_info import DeviceInfo
 from gpu_executor.graphs import Graph
 from gpu_executor.kernel import Kernel, Shape, to_native
 from gpu_executor.kernels import load
-from gpu_executor.plan import Plan, RunOptions
+from gpu_executor.plan import CallPlan, RunOptions
 from gpu_executor.plan.calibration import Calibration
 from gpu_executor.settings import Settings, resolve_settings
 from gpu_executor.telemetry.spans import TraceFile
@@ -121,6 +121,7 @@ class PersistentVulkanBackend(Backend):
         jobs: Iterable[Job],
         *,
         out: Iterable[Any] | None = None,
+        keep: bool | None = None,
         device_local: bool | None = None,
         pipelined: bool | None = None,
         depth: int | None = None,
@@ -134,6 +135,7 @@ class PersistentVulkanBackend(Backend):
             kernel (Kernel): The kernel to run.
             jobs (iterable of tuples): The arrays of each job.
             out (iterable): The array, or tuple of arrays, to write each job's result to.
+            keep (bool | None): As in `run`, for all jobs.
             device_local (bool | None): As in `run`.
             pipelined (bool | None): False runs one job after the other, True overlaps copies and
                 dispatches; None: as the plan chooses.
@@ -144,7 +146,7 @@ class PersistentVulkanBackend(Backend):
             A list of one result per job, in order.
         """
         options = RunOptions(device_local, pipelined, depth)
-        return run_batch(self._session, kernel, jobs, out, options, params)
+        return run_batch(self._session, kernel, jobs, out, options, params, keep)
 
     def run_field_add_batch(
         self,
@@ -184,6 +186,7 @@ class PersistentVulkanBackend(Backend):
         jobs: Iterable[Job],
         *,
         out: Iterable[Any] | None = None,
+        keep: bool | None = None,
         device_local: bool | None = None,
         depth: int | None = None,
         params: Any = None,
@@ -198,6 +201,7 @@ class PersistentVulkanBackend(Backend):
             jobs (iterable of tuples): The arrays of each job; it may be infinite.
             out (iterable): The array, or tuple of arrays, to write each job's result to. An array
                 may come again after its result was taken; earlier it is refused.
+            keep (bool | None): As in `run`, for all jobs.
             device_local (bool | None): As in `run`.
             depth (int | None): The number of slots in which copies and dispatches overlap, two or
                 more.
@@ -208,12 +212,12 @@ class PersistentVulkanBackend(Backend):
         """
         options = RunOptions(device_local, True, depth)
         self._check_open()
-        return Stream(self._session, kernel, jobs, out, options, params)
+        return Stream(self._session, kernel, jobs, out, options, params, keep)
 
-    def empty(self, shape: int | Shape, dtype: npt.DTypeLike = np.uint64) -> Array:
+    def empty(self, shape: int | Shape, dtype: npt.DTypeLike = np.float64) -> Array:
         return self._session.empty(shape, dtype)
 
-    def zeros(self, shape: int | Shape, dtype: npt.DTypeLike = np.uint64) -> Array:
+    def zeros(self, shape: int | Shape, dtype: npt.DTypeLike = np.float64) -> Array:
         array = self.empty(shape, dtype)
         array[...] = 0
         return array
@@ -292,7 +296,7 @@ class PersistentVulkanBackend(Backend):
         device_local: bool | None = None,
         params: Any = None,
         out_shape: Any = None,
-    ) -> Plan:
+    ) -> CallPlan:
         """Return the plan that `run` would follow. Print it for its reasons.
 
         Args:

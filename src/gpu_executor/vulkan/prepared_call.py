@@ -25,7 +25,7 @@ from gpu_executor.common.lru import remember
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import KernelError
 from gpu_executor.kernel import Kernel
-from gpu_executor.plan import Plan, Request, RunOptions, make_plan, plan_on_device
+from gpu_executor.plan import CallPlan, Request, RunOptions, make_plan, plan_on_device
 from gpu_executor.plan.calibration import Calibration
 from gpu_executor.plan.splitter import PieceGrid, split_call
 from gpu_executor.settings import Settings
@@ -52,7 +52,7 @@ class PreparedCall:
     """What calls of one signature have in common; for a batch, what its largest call needs."""
 
     signature: Signature
-    plan: Plan
+    plan: CallPlan
     pieces: tuple[PieceGrid, ...]
     slot_key: SlotKey
     recycles_results: bool
@@ -78,7 +78,7 @@ class CallPreparer:
         self.signatures = SignatureCache()
         self._single: dict[Hashable, PreparedCall] = {}
         self._batches: dict[Hashable, PreparedCall] = {}
-        self._on_device: dict[Signature, Plan] = {}
+        self._on_device: dict[Signature, CallPlan] = {}
         """Plans of calls on device arrays. No calibration changes them."""
 
     @property
@@ -138,7 +138,7 @@ class CallPreparer:
             remember(self._batches, key, prepared, MAX_SIGNATURES)
         return prepared
 
-    def plan_on_device(self, signature: Signature) -> Plan:
+    def plan_on_device(self, signature: Signature) -> CallPlan:
         """Return the plan of calls of a signature on device arrays."""
         plan = self._on_device.get(signature)
         if plan is None:
@@ -147,7 +147,7 @@ class CallPreparer:
             remember(self._on_device, signature, plan, MAX_SIGNATURES)
         return plan
 
-    def make(self, signature: Signature, plan: Plan, *, profiled: bool = False) -> PreparedCall:
+    def make(self, signature: Signature, plan: CallPlan, *, profiled: bool = False) -> PreparedCall:
         """Prepare calls of a signature under a given plan."""
         _check_has_spirv(signature.kernel)
         layout = SlotLayout.of(plan, signature, profiled=profiled)
@@ -163,7 +163,7 @@ class CallPreparer:
         )
 
     def replace_plan(
-        self, prepared: PreparedCall, signature: Signature, plan: Plan
+        self, prepared: PreparedCall, signature: Signature, plan: CallPlan
     ) -> PreparedCall:
         """Prepare calls of `signature` under `plan`, otherwise like `prepared`."""
         profiled = prepared.slot_key.layout.profiled
@@ -177,7 +177,7 @@ class CallPreparer:
         plan = dataclasses.replace(prepared.plan, count=count, chunk=count, capacity=count)
         return self.replace_plan(prepared, signature, plan)
 
-    def _make_plan(self, request: Request) -> Plan:
+    def _make_plan(self, request: Request) -> CallPlan:
         if self._calibration is None and (request.jobs > 1 or request.bytes_in >= LARGE_BYTES):
             self._calibrate()
         return make_plan(request, self._info, self._settings, self._calibration)
@@ -203,7 +203,7 @@ class BufferRangeFinder:
         self._mapped, self._recycled = mapped, recycled
 
     def find_ranges(
-        self, call: Call, plan: Plan, results: Sequence[BufferRange] = ()
+        self, call: Call, plan: CallPlan, results: Sequence[BufferRange] = ()
     ) -> BufferRanges | None:
         """Return the ranges of a call's arrays; None if the host copies all of them.
 
@@ -259,7 +259,7 @@ class BufferRangeFinder:
                 found[index] = None
 
     def _drop_unaligned(
-        self, found: list[BufferRange | None], signature: Signature, plan: Plan
+        self, found: list[BufferRange | None], signature: Signature, plan: CallPlan
     ) -> None:
         """Drop ranges that are not aligned for binding in every piece; the host copies these."""
         several = plan.chunk < signature.count

@@ -31,7 +31,7 @@ from gpu_executor.errors import (
     OutOfMemoryError,
 )
 from gpu_executor.kernel import Kernel, Shape
-from gpu_executor.plan import Plan, RunOptions, shrink_plan
+from gpu_executor.plan import CallPlan, RunOptions, shrink_plan
 from gpu_executor.plan.calibration import Calibration
 from gpu_executor.plan.splitter import split_call
 from gpu_executor.settings import Settings
@@ -180,7 +180,7 @@ class Session:
         *,
         params: Any = None,
         out_shape: Any = None,
-    ) -> Plan:
+    ) -> CallPlan:
         """Return the plan that `run` follows for these arrays."""
         arrays = as_arrays(kernel, arrays)
         if _are_on_device(arrays):
@@ -282,13 +282,14 @@ class Session:
         if out is not None:
             check_keep(kernel, keep, out)
             call.use_outputs(out, on_device=True)
-        return self.submit_call(call, fetch=keep is False)
+        result = self.submit_call(call)
+        return self.fetch_results(call) if keep is False else result
 
-    def submit_call(self, call: Call, *, fetch: bool = False) -> Any:
+    def submit_call(self, call: Call) -> Any:
         """Submit a call to the command stream and return its results.
 
         NumPy arrays among its inputs are copied to the device before. The results are device
-        arrays. If the call has NumPy arrays for them, or with `fetch`, they are waited for.
+        arrays. If the call has NumPy arrays for them, they are waited for.
         """
         memory, signature = self.device_memory, call.signature
         targets: list[Any] = []
@@ -302,11 +303,18 @@ class Session:
             self._record.calls += 1
             self._record.elements += signature.count
             self._record.pieces += 1
-        if targets or fetch:
+        if targets:
             fetched = [array.numpy() for array in call.results]
-            for target, array in zip(targets, fetched, strict=False):
+            for target, array in zip(targets, fetched, strict=True):
                 copy_elements(array, target)
-            call.results = targets or fetched
+            call.results = targets
+        return call.result()
+
+    def fetch_results(self, call: Call) -> Any:
+        """Fetch the results of a call that was submitted, unless they are on the host already."""
+        call.results = [
+            each.numpy() if isinstance(each, DeviceArray) else each for each in call.results
+        ]
         return call.result()
 
     def run_to_end(self, calls: Sequence[Call], prepared: PreparedCall) -> None:

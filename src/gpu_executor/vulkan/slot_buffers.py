@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from gpu_executor.calls.call import Array, Operand, Signature
 from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.kernel import Kernel
-from gpu_executor.plan import DataPath, Plan, QueueUse
+from gpu_executor.plan import CallPlan, DataPath, QueueUse
 from gpu_executor.vulkan.binding import Handle, get_integer, vk
 from gpu_executor.vulkan.bound_steps import BoundStep
 from gpu_executor.vulkan.call_binder import (
@@ -56,7 +56,7 @@ class SlotLayout:
     scratch_bytes: int = 0
 
     @classmethod
-    def of(cls, plan: Plan, signature: Signature, *, profiled: bool = False) -> SlotLayout:
+    def of(cls, plan: CallPlan, signature: Signature, *, profiled: bool = False) -> SlotLayout:
         """Make the layout for calls of a signature under a plan."""
         kernel, operands = signature.kernel, signature.operands
         if kernel.split == "elements":

@@ -32,7 +32,7 @@ from gpu_executor.kernels.catalogue import (
     copy_kernel,
     strided_copy_kernel,
 )
-from gpu_executor.plan import Plan
+from gpu_executor.plan import CallPlan
 from gpu_executor.plan.splitter import DispatchParts, split_call, split_copy
 from gpu_executor.vulkan.bound_steps import BoundStep, CallDispatch, Write
 from gpu_executor.vulkan.call_binder import (
@@ -70,7 +70,7 @@ class CallStep:
 
     call: Call
     arrays: tuple[DeviceArray, ...]
-    plan: Plan
+    plan: CallPlan
 
 
 VulkanStep = Step | CallStep

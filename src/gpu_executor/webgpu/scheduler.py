@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from gpu_executor.calls.call import Call, Operand, Signature
 from gpu_executor.errors import ElementRangeError, KernelError, OutOfMemoryError
 from gpu_executor.kernel import Grid, Kernel
-from gpu_executor.plan import Piece
+from gpu_executor.plan import Piece, Plan
 from gpu_executor.telemetry.profile import ActiveProfile
 from gpu_executor.telemetry.stages import StageCounters, sum_counters
 from gpu_executor.webgpu.buffer_pool import BufferPool
@@ -73,7 +73,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class WgpuPlan:
+class WgpuPlan(Plan):
     """How a call runs on WebGPU."""
 
     device: str

@@ -160,6 +160,7 @@ class WgpuExecutor(HostArraysOnly, PlainArrays):
         jobs: Iterable[Sequence[Any]],
         *,
         out: Iterable[Any] | None = None,
+        keep: bool | None = None,
         params: Any = None,
     ) -> list[Any]:
         """Run a kernel on many jobs. Jobs are grouped by bucket, and each group is one submission.
@@ -169,11 +170,13 @@ class WgpuExecutor(HostArraysOnly, PlainArrays):
             kernel (Kernel): The kernel to run.
             jobs (iterable of tuples): The arrays of each job.
             out (iterable): The array, or tuple of arrays, to write each job's result to.
+            keep (bool | None): As in `run`: True raises `NotSupportedError`.
             params (dict | tuple | list): Values for all jobs; a list has one entry for each job.
 
         Returns:
             A list of one result per job, in order.
         """
+        self._check_keep(keep)
         given, outs = collect_jobs(jobs, out)
         calls = [
             self._signatures.make_job_call(kernel, job, index, outs and outs[index], own)
@@ -191,6 +194,7 @@ class WgpuExecutor(HostArraysOnly, PlainArrays):
         jobs: Iterable[Sequence[Any]],
         *,
         out: Iterable[Any] | None = None,
+        keep: bool | None = None,
         params: Any = None,
     ) -> SequentialStream:
         """Run a kernel on jobs as they come, one after the other; yields results in order.
@@ -199,8 +203,10 @@ class WgpuExecutor(HostArraysOnly, PlainArrays):
             kernel (Kernel): The kernel to run.
             jobs (iterable of tuples): The arrays of each job; it may be infinite.
             out (iterable): The array, or tuple of arrays, to write each job's result to.
+            keep (bool | None): As in `run`: True raises `NotSupportedError`.
             params (dict | tuple | list): Values for all jobs; a list has one entry for each job.
         """
+        self._check_keep(keep)
 
         def run(job: StreamJob) -> Any:
             self._check_open()
