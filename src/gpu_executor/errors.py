@@ -9,11 +9,16 @@ GpuError
 +-- KernelError                        an invalid kernel declaration (also ValueError)
 |   +-- SpirvError                     its code is not usable SPIR-V
 |   +-- DeviceLacksError               the device lacks what the kernel needs
++-- RemovedNameError                   a name has become another one (also AttributeError)
 +-- NotRunHereError                    a kernel called without an executor (also TypeError)
 +-- NotSupportedError                  the backend cannot do this; names those that can
 +-- ArgumentTypeError                  an argument of the wrong type or dtype (also TypeError)
 +-- ArgumentShapeError                 an argument of the wrong shape (also ValueError)
++-- ArgumentValueError                 an argument of a value that cannot be (also ValueError)
++-- ElementIndexError                  an index of elements that are not there (also IndexError)
 +-- ElementRangeError                  a field element not below the modulus (also ValueError)
++-- ElementDivisionError               a division by an element that is 0 (also ZeroDivisionError)
++-- NoSquareRootError                  the root of an element that is no square (also ValueError)
 +-- CurveError                         parameters that make no curve (also ValueError)
 |   +-- PointError                     not a point of the curve or of its group
 +-- KzgArgumentError                   an argument of the wrong type or length (also ValueError)
@@ -89,6 +94,10 @@ class DeviceLacksError(KernelError):
     """The kernel or the call needs a capability, or exceeds a limit, of the device."""
 
 
+class RemovedNameError(GpuError, AttributeError):
+    """A name of an earlier version; says the name that has taken its place."""
+
+
 class NotRunHereError(GpuError, TypeError):
     """A kernel was called like a function; pass it to an executor's `run` instead."""
 
@@ -117,6 +126,14 @@ class ArgumentShapeError(GpuError, ValueError):
     """An argument's shape does not fit the kernel or the other arguments."""
 
 
+class ArgumentValueError(GpuError, ValueError):
+    """An argument has the right type and a value that the call cannot use."""
+
+
+class ElementIndexError(GpuError, IndexError):
+    """An index of an array of elements or points names none of them."""
+
+
 class ElementRangeError(GpuError, ValueError):
     """A field element is not below the modulus; names the argument and the first such index."""
 
@@ -143,6 +160,14 @@ class ElementRangeError(GpuError, ValueError):
     def in_job(self, job: int) -> ElementRangeError:
         """The error for a batch or a stream, of which the call is the job of this index."""
         return ElementRangeError(self.kernel, self.argument, self.index, job)
+
+
+class ElementDivisionError(GpuError, ZeroDivisionError):
+    """A divisor, or an element to invert, is 0; names the field and the first such index."""
+
+
+class NoSquareRootError(GpuError, ValueError):
+    """An element is not a square in its field; names the field and the first such index."""
 
 
 class CurveError(GpuError, ValueError):

@@ -30,7 +30,7 @@ from gpu_executor.bench.transform_comparison import ComparisonSizes
 from gpu_executor.bench.transforms import TransformRow, TransformSize
 from gpu_executor.cli.commands import commands
 from gpu_executor.device_info import DeviceInfo, Kind, MemoryHeap
-from gpu_executor.fields import BABYBEAR, BLS12_381_FR, GOLDILOCKS, MERSENNE31, SECP256K1, Field
+from gpu_executor.fields import BABYBEAR, BLS12_381_FR, GOLDILOCKS, MERSENNE31, SECP256K1_FQ, Field
 from gpu_executor.primes import NAMED, Prime, words
 from gpu_executor.vulkan.instance import find_devices
 from tests.support.benchmark_files import read_tables
@@ -137,12 +137,12 @@ def test_streamed_operations_are_compared_with_copies(gpu: gx.PersistentVulkanBa
             assert streamed.of_copy == pytest.approx(moved / row.copy_bytes_per_second)
         others = row.sums_per_second, row.dots_per_second, row.inversion_ms, row.squares_in_chains
         assert min(others) > 0
-    named = BLS12_381_FR, SECP256K1, BABYBEAR
+    named = BLS12_381_FR, SECP256K1_FQ, BABYBEAR
     squares = [fields._count_squares_in_chain(field, fields.GPU_SIZES) for field in named]
     assert squares == [253, 254, 29]  # 2^n is below p - 1
     # Products are chained only for primes that leave the highest bit of their words free.
     assert [row.products_in_chains is None for row in rows] == [False, True]
-    assert fields.measure_product_chains(gpu, SECP256K1, SMALL) is None
+    assert fields.measure_product_chains(gpu, SECP256K1_FQ, SMALL) is None
 
 
 @pytest.mark.parametrize(

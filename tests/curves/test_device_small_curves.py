@@ -210,12 +210,12 @@ def test_windows_that_several_dispatches_join(
 
 @pytest.mark.parametrize("place", ["host", "device"])
 def test_a_scalar_of_one_column(gpu: gx.PersistentVulkanBackend, place: str) -> None:
-    """As bytes and as a word, for one point and for several."""
+    """From bytes and as a word, for one point and for several."""
     curve, scalar = OVER_MERSENNE31, OVER_MERSENNE31.order - 5
     points = curve.generator * [1, 2, 3]
     there = gpu.to_device(points) if place == "device" else points
     prime = curve.scalar_field.prime
-    given = np.frombuffer(scalar.to_bytes(prime.element_bytes, "big"), np.uint8)
+    given = curve.scalar_field.from_bytes(scalar.to_bytes(prime.element_bytes, "big"))
     for factor in (given, np.array(scalar, prime.column_dtype)):
         assert ((there * factor).to_host() == points * scalar).all()
         assert (there[1] * factor).to_host() == points[1] * scalar

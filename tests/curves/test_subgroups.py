@@ -31,7 +31,7 @@ def find_cofactor(name: str) -> int:
 def multiply_exactly(points: PointArray, scalar: int) -> PointArray:
     """Multiples of points by an integer that is not taken modulo the order."""
     arithmetic = get_arithmetic(points.curve.key)
-    found = arithmetic.multiply(arithmetic.load(points.numpy()), [scalar] * points.size)
+    found = arithmetic.multiply(arithmetic.load(points.words()), [scalar] * points.size)
     return PointArray(points.curve, arithmetic.store(found, points.shape))
 
 
@@ -87,7 +87,7 @@ def test_the_cofactors_of_a_curve_and_its_twist_have_no_common_factor() -> None:
 @pytest.mark.parametrize("name", LARGER)
 def test_points_off_the_curve_are_outside(name: str) -> None:
     curve = get_curve(name)
-    data = curve.generator.numpy().copy()
+    data = curve.generator.words().copy()
     data.reshape(-1)[0] ^= 1
     off = PointArray(curve, data)
     assert not off.is_on_curve()

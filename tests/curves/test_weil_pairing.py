@@ -254,7 +254,7 @@ def test_every_way_to_make_points_refuses_points_outside(gpu: Gpu) -> None:
         ways: list[Callable[[], PointArray]] = [
             partial(OVER_13.from_affine, x, y),
             partial(OVER_13.from_affine, gpu.to_device(x), gpu.to_device(y)),
-            partial(OVER_13.from_words, unchecked.numpy()),
+            partial(OVER_13.from_words, unchecked.numpy(), "canonical"),
             partial(OVER_13.from_bytes, data[0]),
             partial(OVER_13.from_bytes, data[1]),
             partial(OVER_13.from_bytes, data[1], device=gpu),

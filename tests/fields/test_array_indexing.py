@@ -238,13 +238,16 @@ def test_values_are_integers_lists_and_arrays_of_the_field(gpu: Gpu, place: Plac
 
 
 @in_every_place
-def test_values_that_may_be_words_are_rejected(gpu: Gpu, place: Place) -> None:
-    x = make_array(gpu, place, BABYBEAR, [1, 2, 3])
-    with pytest.raises(ArgumentTypeError, match="may hold integers or words"):
-        x[:] = x.in_form("montgomery").numpy()
-    y = make_array(gpu, place, GOLDILOCKS, [1, 2, 3])  # its words are the integers
-    y[:2] = y.numpy()[1:]
-    check_elements(y, [2, 3, 3], place)
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint32, np.uint64, np.int64, object])
+def test_arrays_of_integers_are_integers_whatever_their_type(
+    gpu: Gpu, place: Place, dtype: Any
+) -> None:
+    for field in (BABYBEAR, GOLDILOCKS, BLS12_381_FR):
+        x = make_array(gpu, place, field, [1, 2, 3, 4])
+        x[1:] = np.array([7, 8, 9], dtype)
+        check_elements(x, [1, 7, 8, 9], place)
+        x[:] = np.array([4, 5, 6, 7], dtype)  # as many as the words of an element
+        check_elements(x, [4, 5, 6, 7], place)
 
 
 def test_values_in_another_place_are_rejected(gpu: Gpu) -> None:

@@ -61,7 +61,7 @@ def check_array(found: Any, wanted: Any, *, on_device: bool = False, field: Fiel
     assert found.on_device == on_device
     factor = field.prime.r if found.form == "montgomery" else 1
     size = 4 * field.prime.words
-    data = found.numpy().tobytes()
+    data = found.words().tobytes()
     integers = [int.from_bytes(data[at : at + size], "little") for at in range(0, len(data), size)]
     assert integers == [value * factor % field.modulus for value in wanted]
     assert found.ravel().tolist() == [value % field.modulus for value in wanted]

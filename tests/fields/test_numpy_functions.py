@@ -194,7 +194,7 @@ def test_what_has_no_meaning_is_refused_in_words(arrays: list[tuple[Any, Any]]) 
         (np.cumsum, "no implementation found for 'numpy.cumsum'"),
         (lambda a: np.pad(a, 1), "no implementation found for 'numpy.pad'"),
         (np.zeros_like, "no implementation found for 'numpy.zeros_like'"),
-        (lambda a: np.add(a, a), "does not support ufuncs"),
+        (np.exp, "ufunc"),
     ]  # fmt: skip
     for array, _ in arrays:
         rows = array[:6].reshape(2, 3)

@@ -18,7 +18,7 @@ from gpu_executor.fields import (
     BLS12_381_FR,
     GOLDILOCKS,
     MERSENNE31,
-    SECP256K1,
+    SECP256K1_FQ,
     Field,
 )
 from gpu_executor.ops import polynomials
@@ -40,7 +40,7 @@ FR = BLS12_381_FR
 FIELDS = [FR, GOLDILOCKS, BABYBEAR, FULL96]
 each_field = pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
 with_few_roots = pytest.mark.parametrize(
-    "field", [*FIELDS, MERSENNE31, SECP256K1], ids=lambda field: field.name
+    "field", [*FIELDS, MERSENNE31, SECP256K1_FQ], ids=lambda field: field.name
 )
 
 

@@ -96,7 +96,7 @@ def test_operations_require_a_field_array(gpu: Gpu) -> None:
 def test_shapes_that_cannot_be_broadcast_are_rejected(gpu: Gpu, place: Place) -> None:
     for one, other in (((4,), (3,)), ((2, 4), (2,)), ((2, 4), (3, 1)), ((2, 4), (4, 2))):
         x, y = (make_array(gpu, place, FR, np.zeros(shape, object)) for shape in (one, other))
-        for use in (FR.add, FR.sub, FR.mul, FR.equal, FR.dot):
+        for use in (FR.add, FR.sub, FR.mul, FR.equal):
             with pytest.raises(gx.errors.ArgumentShapeError, match="cannot be broadcast together"):
                 use(x, y)
         with pytest.raises(gx.errors.ArgumentShapeError, match="cannot be broadcast together"):

@@ -12,7 +12,7 @@ from gpu_executor.fields import (
     BLS12_381_FQ,
     GOLDILOCKS,
     MERSENNE31,
-    PALLAS,
+    PALLAS_FQ,
     Field,
 )
 from tests.support.fields_under_test import Place, draw_elements, in_every_place, make_array
@@ -27,7 +27,7 @@ def is_square(field: Field, value: int) -> bool:
 @in_every_place
 @pytest.mark.parametrize(
     "field",
-    [BLS12_381_FQ, MERSENNE31, PALLAS, BLS12_377_FQ, GOLDILOCKS, BABYBEAR],
+    [BLS12_381_FQ, MERSENNE31, PALLAS_FQ, BLS12_377_FQ, GOLDILOCKS, BABYBEAR],
     ids=lambda field: field.name,
 )
 def test_roots_are_found_where_there_are_some(gpu: Gpu, field: Field, place: Place) -> None:

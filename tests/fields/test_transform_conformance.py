@@ -22,7 +22,7 @@ from gpu_executor.fields import (
     GOLDILOCKS,
     KOALABEAR,
     MERSENNE31,
-    SECP256K1,
+    SECP256K1_FQ,
     Field,
 )
 from tests.support.fields_under_test import (
@@ -80,7 +80,7 @@ SMALL: list[Case] = [
     *sizes("device", GOLDILOCKS, 1, 3, 6),
     *sizes("device", BLS12_381_FR, 0, 6),
     *sizes("device", KOALABEAR, 5),
-    *sizes("device", SECP256K1, 1),
+    *sizes("device", SECP256K1_FQ, 1),
 ]
 LARGE: list[Case] = [
     *sizes("device", GOLDILOCKS, 8, 16),

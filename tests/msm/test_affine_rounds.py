@@ -86,7 +86,7 @@ def run_rounds(
 ) -> tuple[list[int], list[IntPoint]]:
     """The keys and the sums that the rounds leave of rows of a key and an entry."""
     device, modulus = get_device_memory(gpu), curve.key.prime.modulus
-    table = to_limb_form(device, curve.key, device.put(encode_points(curve, points).numpy()))
+    table = to_limb_form(device, curve.key, device.put(encode_points(curve, points).words()))
     keys, entries = (np.array(each, np.uint32) for each in zip(*rows, strict=True))
     made = AffineRounds(device, curve.key, len(keys), runs, rounds)
     made.find_pairs(device.put(keys), device.put(entries))

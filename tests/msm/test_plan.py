@@ -50,7 +50,7 @@ def test_tables_of_multiples_and_parts_of_a_batch_give_the_same_sums(
     ]
     step = plan.table_windows * WINDOW_BITS
     multiples = [each << step * table for table in range(tables) for each in logarithms]
-    table = device.put((curve.generator * multiples).affine().numpy())
+    table = device.put((curve.generator * multiples).affine().words())
     words = np.asarray(curve.scalar_field.encode(scalars)).view(np.uint32)
     tables_of_limbs = to_limb_form(device, curve.key, table)
     sums = run_tables(curve.key, plan, tables_of_limbs, device.put(words), (BATCH,))

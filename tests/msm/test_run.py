@@ -196,8 +196,6 @@ def test_the_explained_slices_are_those_that_run(
     for factors, come_in_slices in (
         (scalars, True),
         (scalars.tolist(), True),
-        (scalars.in_form("canonical").data, splits),  # without halves the device reduces words
-        (curve.scalar_field.to_bytes(scalars), False),
         (gpu.to_device(scalars), False),
         (scalars[None], True),
         (scalars.reshape((2, 8)), False),

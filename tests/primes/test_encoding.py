@@ -236,7 +236,7 @@ def test_words_of_a_wrong_dtype_or_shape_are_refused() -> None:
         ("bls12_381_fr", 32),
         ("bls12_381_fq", 48),
         ("bls12_377_fr", 32),
-        ("secp256k1", 32),
+        ("secp256k1_fq", 32),
         ("goldilocks", 8),
         ("babybear", 4),
     ],

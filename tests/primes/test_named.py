@@ -20,11 +20,11 @@ PUBLISHED = {
     "bls12_377_fq": "1ae3a4617c510eac63b05c06ca1493b1a22d9f300f5138f1"
     "ef3622fba094800170b5d44300000008508c00000000001",
     "bls12_377_fr": "12ab655e9a2ca55660b44d1e5c37b00159aa76fed00000010a11800000000001",
-    "secp256k1": "fffffffffffffffffffffffffffffffffffffffffffffffffffffffefffffc2f",
-    "secp256k1_fn": "fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141",
-    "curve25519": "7fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffed",
-    "pallas": "40000000000000000000000000000000224698fc094cf91b992d30ed00000001",
-    "vesta": "40000000000000000000000000000000224698fc0994a8dd8c46eb2100000001",
+    "secp256k1_fq": "fffffffffffffffffffffffffffffffffffffffffffffffffffffffefffffc2f",
+    "secp256k1_fr": "fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141",
+    "curve25519_fq": "7fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffed",
+    "pallas_fq": "40000000000000000000000000000000224698fc094cf91b992d30ed00000001",
+    "vesta_fq": "40000000000000000000000000000000224698fc0994a8dd8c46eb2100000001",
     "goldilocks": "ffffffff00000001",
     "babybear": "78000001",
     "koalabear": "7f000001",
@@ -35,8 +35,8 @@ CONVENTIONS = {
     "bls12_381_fr": (32, 7, "16a2a19edfe81f20d09b681922c813b4b63683508c2280b93829971f439f0d2b"),
     "bn254_fr": (28, 5, "2a3c09f0a58a7e8500e0a7eb8ef62abc402d111e41112ed49bd61b6e725b19f0"),
     "bls12_377_fr": (47, 22, "11d4b7f60cb92cc160c69477d1a8a12f9b506ee363e3f04a476ef4a4ec2a895e"),
-    "pallas": (32, 5, "2bce74deac30ebda362120830561f81aea322bf2b7bb7584bdad6fabd87ea32f"),
-    "vesta": (32, 5, "2de6a9b8746d3f589e5c4dfd492ae26e9bb97ea3c106f049a70e2c1102b6d05f"),
+    "pallas_fq": (32, 5, "2bce74deac30ebda362120830561f81aea322bf2b7bb7584bdad6fabd87ea32f"),
+    "vesta_fq": (32, 5, "2de6a9b8746d3f589e5c4dfd492ae26e9bb97ea3c106f049a70e2c1102b6d05f"),
     "goldilocks": (32, 7, f"{1753635133440165772:x}"),
     "babybear": (27, 31, "1a427a41"),
     "koalabear": (24, 3, "6ac49f88"),
@@ -45,17 +45,17 @@ GENERATORS = {
     "bls12_381_fq": 2,
     "bn254_fq": 3,
     "bls12_377_fq": 15,
-    "secp256k1": 3,
-    "secp256k1_fn": 7,
-    "curve25519": 2,
+    "secp256k1_fq": 3,
+    "secp256k1_fr": 7,
+    "curve25519_fq": 2,
     "mersenne31": 7,
 }
 # Curves y^2 = x^3 + b of prime order: the base field, the scalar field, b, and the x of a point.
 CURVES = [
-    ("secp256k1", "secp256k1_fn", 7, 1),
+    ("secp256k1_fq", "secp256k1_fr", 7, 1),
     ("bn254_fq", "bn254_fr", 3, 1),
-    ("pallas", "vesta", 5, -1),
-    ("vesta", "pallas", 5, -1),
+    ("pallas_fq", "vesta_fq", 5, -1),
+    ("vesta_fq", "pallas_fq", 5, -1),
 ]
 
 Point = tuple[int, int] | None

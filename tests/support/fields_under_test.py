@@ -19,7 +19,7 @@ from gpu_executor.fields import (
     BLS12_381_FR,
     GOLDILOCKS,
     MERSENNE31,
-    SECP256K1,
+    SECP256K1_FQ,
     Field,
     FieldArray,
 )
@@ -54,7 +54,7 @@ OTHERS = [
 ONE_OF_EACH = [BLS12_381_FR, GOLDILOCKS, BABYBEAR, MERSENNE31]
 """One field of each kernel family: wide, goldilocks, monty31, mersenne31."""
 CONFORMING = [
-    *(BLS12_381_FR, BLS12_381_FQ, GOLDILOCKS, BABYBEAR, MERSENNE31, SECP256K1),
+    *(BLS12_381_FR, BLS12_381_FQ, GOLDILOCKS, BABYBEAR, MERSENNE31, SECP256K1_FQ),
     *(FULL96, FULL768, THREE, FIVE),
 ]
 """The fields of the conformance suites: every family, few and many words, few and many roots."""

@@ -283,14 +283,12 @@ class _CurveBenchmark:
     def _measure_size(self, log_points: int, products: float | None) -> MsmRow:
         gpu, curve, count = self._gpu, self._curve, 1 << log_points
         points, scalars = self._known.points[:count], _draw_scalars(curve, count)
+        elements = self._to_elements(scalars)
         begun = perf_counter()
-        found = self._run(points, scalars)
+        found = self._run(points, elements)
         first_ms = (perf_counter() - begun) * 1e3
         self._check(found, scalars)
-        field = curve.scalar_field
-        words = scalars.view(field.prime.column_dtype).reshape(count, *field.prime.element_shape)
-        resident = gpu.to_device(field.from_words(words, "canonical"))
-        given = scalars, gpu.asarray(scalars), resident
+        given = elements, gpu.asarray(elements), gpu.to_device(elements)
         times = self._time([partial(self._run, points, each) for each in given])
         device = gpu._session.device_memory
         bits = curve.order.bit_length()
@@ -318,9 +316,10 @@ class _CurveBenchmark:
         table = curve.precompute(points)
         self._gpu.synchronize()
         precompute_ms = (perf_counter() - begun) * 1e3
-        self._check(self._run(table, scalars), scalars)
+        elements = self._to_elements(scalars)
+        self._check(self._run(table, elements), scalars)
         with_table, without = self._time(
-            [partial(self._run, each, scalars) for each in (table, points)]
+            [partial(self._run, each, elements) for each in (table, points)]
         )
         return TableRow(
             batch,
@@ -339,9 +338,10 @@ class _CurveBenchmark:
         log_points = min(largest, self._log_largest)
         points = self._known.points[: 1 << log_points]
         drawn = skew_scalars(curve, 1 << log_points)
-        for scalars in drawn.values():
-            self._check(self._run(points, scalars), scalars)
-        random, *skewed = self._time([partial(self._run, points, each) for each in drawn.values()])
+        given = [self._to_elements(each) for each in drawn.values()]
+        for scalars, elements in zip(drawn.values(), given, strict=True):
+            self._check(self._run(points, elements), scalars)
+        random, *skewed = self._time([partial(self._run, points, each) for each in given])
         return [
             SkewRow(
                 log_points,
@@ -352,7 +352,14 @@ class _CurveBenchmark:
             for name, times in zip(list(drawn)[1:], skewed, strict=True)
         ]
 
-    def _run(self, points: PointArray | PointTable, scalars: Scalars | FieldArray) -> PointArray:
+    def _to_elements(self, scalars: Scalars) -> FieldArray:
+        field = self._curve.scalar_field
+        words = scalars.view(field.prime.column_dtype)
+        return field.from_words(
+            words.reshape(*scalars.shape[:-1], *field.prime.element_shape), "canonical"
+        )
+
+    def _run(self, points: PointArray | PointTable, scalars: FieldArray) -> PointArray:
         sums = self._curve.msm(points, scalars)
         if sums.size > FEW_SUMS:
             return sums.affine().to_host()

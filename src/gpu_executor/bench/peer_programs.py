@@ -165,7 +165,7 @@ class OwnProgram(PeerProgram):
 
         def compute() -> Any:
             x, y = (self._gpu.to_device(field.from_words(each, "canonical")) for each in (a, b))
-            return operation(x, y).in_form("canonical").numpy()
+            return operation(x, y).numpy()
 
         return PreparedWork(compute)
 

@@ -106,7 +106,7 @@ def _prepare_methods(
         return FieldArray(FIELD, result, "montgomery").ints()
 
     def multiply_words() -> Any:
-        return FIELD.mul(gpu.to_device(x), gpu.to_device(y)).numpy()
+        return FIELD.mul(gpu.to_device(x), gpu.to_device(y)).words()
 
     def multiply_ints() -> Any:
         return FIELD.mul(gpu.to_device(FIELD.encode(a)), gpu.to_device(FIELD.encode(b))).ints()

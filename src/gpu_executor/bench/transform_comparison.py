@@ -140,7 +140,7 @@ def _transform_by_galois(galois: Any, x: Any) -> Any:
 
 
 def _transform(gpu: PersistentVulkanBackend, x: FieldArray) -> Words:
-    return x.field.ntt(gpu.to_device(x)).in_form("canonical").numpy()
+    return x.field.ntt(gpu.to_device(x)).numpy()
 
 
 def _prepare_ckzg(gpu: PersistentVulkanBackend, sizes: ComparisonSizes) -> Iterator[_ComparedWork]:

@@ -305,7 +305,7 @@ def _prepare_calls(
     transform_numpy = partial(ntt, host, device=gpu)
     transform_mapped = partial(ntt, mapped, device=gpu, out=out)
     memory = gpu._session.device_memory
-    host_words, mapped_words = host.numpy(), mapped.numpy()
+    host_words, mapped_words = host.words(), mapped.words()
     out_words: Any = out.data
 
     def copy_numpy() -> Words:
@@ -319,12 +319,12 @@ def _prepare_calls(
     extend = partial(field.lde, low, BLOWUP, COSET)
     factors = [x[..., :half].copy(), x[..., half:].copy()]
     multiply = partial(field.poly_mul, *factors)
-    fetched = values.numpy()
+    fetched = values.words()
     for right, what in (
         (field.equal(from_reversed(), x).all(), "inverse from bit-reversed order"),
         (field.equal(from_natural(), x).all(), "inverse from natural order"),
-        (np.array_equal(transform_numpy().numpy(), fetched), "transform from NumPy to NumPy"),
-        (np.array_equal(transform_mapped().numpy(), fetched), "transform between mapped arrays"),
+        (np.array_equal(transform_numpy().words(), fetched), "transform from NumPy to NumPy"),
+        (np.array_equal(transform_mapped().words(), fetched), "transform between mapped arrays"),
     ):
         if not right:
             raise AssertionError(f"{field.name}, 2^{size.log_n}: wrong {what}")

@@ -104,7 +104,7 @@ class IntegerCoordinates(CoordinateArithmetic):
         return PointArray(self._curve, stored)
 
     def unload(self, points: PointArray, sign: Sign) -> tuple[Words, Booleans]:
-        own = points.numpy()
+        own = points.words()
         x, y = (self._field.from_words(own[:, each]) for each in (0, 1))
         canonical = [self._field.to_words(each, "canonical") for each in (x, y)]
         return np.stack(canonical, axis=1), self.get_signs(y, sign)
@@ -184,7 +184,7 @@ class FieldCoordinates(CoordinateArithmetic):
     def unload(self, points: PointArray, sign: Sign) -> tuple[Words, Booleans]:
         # One fetch: NumPy finds the signs of thousands of points in less time than a second one.
         pairs = self._curve.wrap_coordinate(points.data)
-        found: Words = pairs.in_form("canonical").numpy()
+        found: Words = pairs.numpy()
         return found, _find_signs(self._curve.key, found[:, 1], sign)
 
     def find_y(self, x: Coordinates, infinite: Booleans) -> tuple[Coordinates, Booleans]:

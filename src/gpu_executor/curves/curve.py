@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.arrays.device_array import DeviceArray
-from gpu_executor.calls.arguments import is_integer, parse_shape
+from gpu_executor.calls.arguments import is_integer, iterate, parse_shape
 from gpu_executor.common.value_keys import ByIdentity
 from gpu_executor.curves import point_operations
 from gpu_executor.curves.coordinate_arithmetic import FieldCoordinates, IntegerCoordinates
@@ -47,7 +47,8 @@ from gpu_executor.msm.parts import MsmParts
 from gpu_executor.msm.scalars import (
     CurveGroup,
     load_scalars,
-    refuse_ambiguous_row,
+    make_shape_error,
+    refuse_byte_order,
     to_scalar_words,
 )
 from gpu_executor.msm.tables import PointTable, load_table, make_table
@@ -58,9 +59,8 @@ from gpu_executor.ops.host_points import get_arithmetic
 from gpu_executor.ops.operation import Operation
 from gpu_executor.ops.point_bytes import can_compare_images, compare_images
 from gpu_executor.ops.scalars import ONE_COLUMN_BITS
-from gpu_executor.primes import Prime, words
+from gpu_executor.primes import Form, Prime, words
 from gpu_executor.primes.curve_key import CurveKey
-from gpu_executor.primes.encoding import ByteOrder
 from gpu_executor.primes.glv import Glv, find_cube_root_of_unity, make_glv
 
 if TYPE_CHECKING:
@@ -92,13 +92,24 @@ class Curve(CurveGroup, ByIdentity):
         encoding: type[PointEncoding] | None = None,
         endomorphisms: Sequence[Endomorphism] = (),
     ) -> None:
-        """`field` is a `Field` or an `ExtensionField`; a, b and the generator's coordinates are
-        integers, or tuples of integers over an extension field. `encoding` is the byte format of
-        points; without one, points have no bytes. Of `endomorphisms`, the first that has its
-        eigenvalue on the generator checks membership of the group: no other point of the curve may
-        have that eigenvalue. Without one, a multiplication by the order checks it. Where points
-        outside the group may have its order, the Weil pairing checks them too, whatever
-        endomorphisms there are."""
+        """A curve by its parameters, which are checked.
+
+        Where points outside the group may have its order, the Weil pairing checks membership too,
+        whatever endomorphisms there are.
+
+        Args:
+            field (Field or ExtensionField): The field of the coordinates.
+            a (int or tuple): The coefficient a; a tuple of coefficients over an extension field.
+            b (int or tuple): The coefficient b.
+            order (int): The prime order of the group that the generator generates.
+            generator (tuple): The coordinates (x, y) of the generator.
+            name (str): The name of the curve in messages; None for a description.
+            encoding (type): The byte format of points, a `PointEncoding`; without one, points have
+                no bytes.
+            endomorphisms (sequence): Of these, the first that has its eigenvalue on the generator
+                checks membership of the group: no other point of the curve may have that
+                eigenvalue. Without one, a multiplication by the order checks it.
+        """
         self.field = field
         self.name = name or f"curve over {getattr(field, 'name', field)}"
         prime, degree, nonresidue = _describe_field(self.name, field)
@@ -231,25 +242,37 @@ class Curve(CurveGroup, ByIdentity):
         return PointLayout(self.name, self.key.prime, (*axes, *self.key.coordinate_shape))
 
     def infinity(self, shape: int | Sequence[int] = ()) -> PointArray:
-        """The point at infinity, as often as the shape says, on the host."""
+        """The point at infinity, as often as the shape says, on the host.
+
+        Args:
+            shape (int or tuple): The lengths of the axes.
+        """
         layout = self.get_layout("affine")
         lengths = parse_shape(shape, layout.element_bytes)
         data = np.zeros((*lengths, *layout.element_shape), layout.column_dtype)
         return PointArray(self, data, known_in_subgroup=True)
 
     def from_affine(self, x: Any, y: Any, *, check: bool = True) -> PointArray:
-        """Points from their coordinates: arrays of the curve's field in one place, or integers in
-        nested lists. (0, 0) is the point at infinity.
+        """Points from their coordinates; (0, 0) is the point at infinity.
 
-        A point that is not on the curve raises `PointError`. With `check`, so does a point outside
-        the group of prime order.
+        A point that is not on the curve raises `PointError`.
+
+        Args:
+            x (array or list or int): The coordinates x: an array of the field, or integers.
+            y (array or list or int): The coordinates y, in the same place.
+            check (bool): Whether a point outside the group of prime order raises `PointError`.
         """
         first, second = self._load_coordinate("x", x), self._load_coordinate("y", y)
         check_one_place([first, second])
         return self._check_found(self.join_coordinates(first, second), check)
 
     def join_coordinates(self, x: FiniteFieldArray, y: FiniteFieldArray) -> PointArray:
-        """Points from their coordinates in the form in which the field computes; broadcast."""
+        """Points from their coordinates, which are not checked and broadcast.
+
+        Args:
+            x (array): The coordinates x, in the form in which the field computes.
+            y (array): The coordinates y, likewise, in the same place.
+        """
         layout = self._coordinate_layout
         shape = elementwise.find_common_shape(layout, [x.shape, y.shape])
         repeated = [elementwise.broadcast_to(layout, each.data, shape) for each in (x, y)]
@@ -272,13 +295,27 @@ class Curve(CurveGroup, ByIdentity):
         loaded: FiniteFieldArray = array.in_form(self.key.prime.form)
         return loaded
 
-    def from_words(self, data: npt.NDArray[Any], *, check: bool = True) -> PointArray:
-        """Points on the host from a copy of their words in affine form (..., 2, coordinate), in
-        the form in which the field computes, as `points.numpy()` has them.
+    def from_words(
+        self, data: npt.NDArray[Any], form: Form | None = None, *, check: bool = True
+    ) -> PointArray:
+        """Points on the host from a copy of the words of x and y.
 
         Words that are not below the modulus and points that are not on the curve raise
-        `PointError`. With `check`, so do points outside the group of prime order.
+        `PointError`. (0, 0) is the point at infinity.
+
+        Args:
+            data (numpy.ndarray): Words of shape (..., 2, words of a coordinate).
+            form (str): "canonical", as `points.numpy()` has them, or "montgomery", as
+                `points.affine().words()` has them in most fields; always to be stated.
+            check (bool): Whether points outside the group of prime order raise `PointError`.
         """
+        if form is None:
+            raise ArgumentTypeError(
+                f"{self.name}: from_words takes the form of the words: 'canonical' for those of "
+                "points.numpy(), or that of the field, curve.field.form, for those of "
+                "points.affine().words()"
+            )
+        self.field.check_form(form)
         layout = self.get_layout("affine")
         axes = len(layout.element_shape)
         if not isinstance(data, np.ndarray) or data.dtype != layout.column_dtype:
@@ -296,7 +333,8 @@ class Curve(CurveGroup, ByIdentity):
         if bad is not None:
             index = bad // (2 * self.key.degree)
             raise PointError(self.name, index, "a coordinate is not below the modulus")
-        return self._check_found(PointArray(self, own), check)
+        computed = self.field.array_type(self.field, own, form).in_form(self.field.form)
+        return self._check_found(PointArray(self, computed.data), check)
 
     def _check_found(self, points: PointArray, check: bool) -> PointArray:
         """The points; raises `PointError` for the first that is not on the curve, or not in the
@@ -331,15 +369,19 @@ class Curve(CurveGroup, ByIdentity):
         check: bool = True,
         device: Backend | None = None,
     ) -> PointArray:
-        """Points from their bytes in the curve's format (docs/curves.md), on the host, or on the
-        device of an executor or backend, which then computes and checks the coordinates.
+        """Points from their bytes in the curve's format (docs/curves.md).
 
-        `data` is an array of uint8 with the bytes of a point along the last axis, whose length
-        tells compressed points from uncompressed ones; a list of `bytes`, one for each point; or
-        `bytes` with all points, compressed unless `compressed` says otherwise.
+        A bad encoding raises `PointError`, which names its index.
 
-        A bad encoding raises `PointError`, which names its index. With `check`, so does a point
-        outside the group of prime order.
+        Args:
+            data (numpy.ndarray or list or bytes): An array of uint8 with the bytes of a point along
+                the last axis, whose length tells compressed points from uncompressed ones; a list
+                of `bytes`, one for each point; or `bytes` with all points.
+            compressed (bool): Whether points are compressed; None for what their length says, or
+                for compressed points in `bytes`.
+            check (bool): Whether a point outside the group of prime order raises `PointError`.
+            device (Backend): The executor or backend whose device computes and checks the
+                coordinates, and has the points; None for the host.
         """
         encoding = self._get_encoding()
         if device is not None:
@@ -352,7 +394,12 @@ class Curve(CurveGroup, ByIdentity):
         return self._require_subgroup(found) if check else found
 
     def to_bytes(self, points: PointArray, *, compressed: bool = True) -> npt.NDArray[np.uint8]:
-        """Points as bytes in the curve's format: an array (..., bytes of a point)."""
+        """Points as bytes in the curve's format: an array (..., bytes of a point).
+
+        Args:
+            points (PointArray): The points.
+            compressed (bool): Whether the bytes have x and a sign alone.
+        """
         encoding = self._get_encoding()
         flat = self.check_points(points).affine().reshape(points.size)
         arithmetic = FieldCoordinates(self) if points.on_device else IntegerCoordinates(self)
@@ -370,19 +417,37 @@ class Curve(CurveGroup, ByIdentity):
     # --- point by point ---
 
     def add(self, p: PointArray, q: PointArray) -> PointArray:
-        """P + Q."""
+        """P + Q.
+
+        Args:
+            p (PointArray): The points.
+            q (PointArray): The other points.
+        """
         return self._compute(point_operations.add, p, q)
 
     def sub(self, p: PointArray, q: PointArray) -> PointArray:
-        """P - Q."""
+        """P - Q.
+
+        Args:
+            p (PointArray): The points.
+            q (PointArray): The other points.
+        """
         return self._compute(point_operations.sub, p, q)
 
     def neg(self, p: PointArray) -> PointArray:
-        """-P."""
+        """-P.
+
+        Args:
+            p (PointArray): The points.
+        """
         return self._compute(point_operations.neg, p)
 
     def double(self, p: PointArray) -> PointArray:
-        """P + P."""
+        """P + P.
+
+        Args:
+            p (PointArray): The points.
+        """
         return self._compute(point_operations.double, p)
 
     def _compute(self, operation: Operation[..., ElementData], *operands: PointArray) -> PointArray:
@@ -391,31 +456,51 @@ class Curve(CurveGroup, ByIdentity):
         known = all(each.known_in_subgroup for each in operands)
         return PointArray(self, words, known_in_subgroup=known)
 
-    def mul(self, p: PointArray, scalars: Any, *, byteorder: ByteOrder = "big") -> PointArray:
-        """k P, with one scalar, or one for each point; `msm` says what scalars are.
+    def mul(self, p: PointArray, scalars: Any, *, byteorder: None = None) -> PointArray:
+        """k P, with one scalar, or one for each point. Scalars are taken modulo the order.
 
-        Scalars are taken modulo the order.
+        Args:
+            p (PointArray): The points P.
+            scalars (FieldArray or int or list or numpy.ndarray): The scalars k: integers, or
+                elements of `scalar_field`; broadcast with the points.
+            byteorder (None): Refused: `scalar_field.from_bytes` makes scalars of bytes.
         """
+        refuse_byte_order(byteorder)
         own = self.check_points(p)
-        refuse_ambiguous_row(self.scalar_field, scalars, own.shape)
-        factors = load_scalars(self.scalar_field, own.place, scalars, byteorder)
+        factors = load_scalars(self.scalar_field, own.place, scalars)
         prime = self.scalar_field.prime
         given = elementwise.get_shape(prime, factors)
-        shape = elementwise.find_common_shape(prime, [own.shape, given])
+        try:
+            shape = elementwise.find_common_shape(prime, [own.shape, given])
+        except ArgumentShapeError as error:
+            raise make_shape_error(self.scalar_field, scalars, str(error)) from None
         repeated = elementwise.broadcast_to(prime, factors, shape)
         words = point_operations.mul(self.key, own.broadcast_to(shape).data, repeated)
         return own.wrap_like(words)
 
     def equal(self, p: PointArray, q: PointArray) -> Booleans:
-        """Whether points are equal: booleans on the host."""
+        """Whether points are equal: booleans on the host.
+
+        Args:
+            p (PointArray): The points.
+            q (PointArray): The other points.
+        """
         return _fetch_booleans(point_operations.equal(self.key, *self._broadcast_points(p, q)))
 
     def is_infinity(self, p: PointArray) -> Booleans:
-        """Which points are the point at infinity: booleans on the host."""
+        """Which points are the point at infinity: booleans on the host.
+
+        Args:
+            p (PointArray): The points.
+        """
         return _fetch_booleans(point_operations.is_infinity(self.key, self.check_points(p).data))
 
     def is_on_curve(self, p: PointArray) -> Booleans:
-        """Which points satisfy the equation of the curve: booleans on the host."""
+        """Which points satisfy the equation of the curve: booleans on the host.
+
+        Args:
+            p (PointArray): The points.
+        """
         return _fetch_booleans(point_operations.is_on_curve(self.key, self.check_points(p).data))
 
     def in_subgroup(self, p: PointArray) -> Booleans:
@@ -425,6 +510,9 @@ class Curve(CurveGroup, ByIdentity):
         an endomorphism tells them apart (`endomorphism.py`), or a multiplication by the order.
         Where points outside the group may have its order, both that multiplication and the Weil
         pairing do (`weil_pairing.py`).
+
+        Args:
+            p (PointArray): The points.
         """
         points = self.check_points(p).affine()
         on_curve = self.is_on_curve(points)
@@ -450,7 +538,7 @@ class Curve(CurveGroup, ByIdentity):
         """Which points the endomorphism multiplies by its eigenvalue; points in affine form."""
         data, eigenvalue = points.data, endomorphism.eigenvalue
         if isinstance(data, DeviceArray) and can_compare_images(data.storage.device, self.key):
-            scalar = to_scalar_words(self.scalar_field, abs(eigenvalue))
+            scalar: Any = to_scalar_words(self.scalar_field, abs(eigenvalue))
             # The image is a negative multiple where its negative is a positive one.
             sign = -1 if eigenvalue < 0 else 1
             factors = endomorphism.x_factor, sign * endomorphism.y_factor
@@ -477,7 +565,13 @@ class Curve(CurveGroup, ByIdentity):
     # --- over many points ---
 
     def sum(self, p: PointArray, *, axis: Axes = None, keepdims: bool = False) -> PointArray:
-        """The sum over an axis or several, by default over all of them; infinity for no points."""
+        """The sum over an axis or several, by default over all of them; infinity for no points.
+
+        Args:
+            p (PointArray): The points.
+            axis (int or tuple): The axis or axes; None for all of them.
+            keepdims (bool): Whether the result keeps these axes, with the length 1.
+        """
         points = self.check_points(p)
         shape = points.shape
         axes = parse_axes(range(len(shape)) if axis is None else axis, shape)
@@ -497,8 +591,11 @@ class Curve(CurveGroup, ByIdentity):
     ) -> PointTable:
         """Tables of multiples of points on a device, with which `msm` takes less time.
 
-        `window` is the number of bits of a digit of a scalar, chosen if it is None. The tables take
-        at most `memory` bytes of the device, by default 1 GiB, or 64 MiB on a CPU.
+        Args:
+            points (PointArray): Points on a device, with one axis.
+            window (int): Bits of a digit of a scalar; None for the best number.
+            memory (int): Bytes of the device that the tables take at most; None for 1 GiB, or 64
+                MiB on a CPU.
         """
         own = self.check_points(points)
         known = own.known_in_subgroup
@@ -509,6 +606,10 @@ class Curve(CurveGroup, ByIdentity):
 
         The file of other points and a damaged one raise `GpuError`, one that cannot be read
         `OSError`. Load no file that somebody else could have written.
+
+        Args:
+            path (str or Path): The file.
+            points (PointArray): The points of the table, on a device.
         """
         own = self.check_points(points)
         return load_table(self, own.affine().data, path, known_in_subgroup=own.known_in_subgroup)
@@ -518,30 +619,31 @@ class Curve(CurveGroup, ByIdentity):
         points: PointArray | PointTable,
         scalars: Any,
         *,
-        byteorder: ByteOrder = "big",
+        byteorder: None = None,
         device: Backend | None = None,
     ) -> PointArray:
         """The sum of k P over the last axis: a multi-scalar multiplication.
 
-        Scalars are integers in nested lists or NumPy arrays, a `FieldArray` of the scalar field, an
-        array of uint8 (..., n, bytes of a scalar), big-endian unless `byteorder` says otherwise, or
-        an array of canonical words (..., n, columns). They are taken modulo the order, which
-        changes the result for points outside the group of prime order.
+        Scalars are taken modulo the order, which changes the result for points outside the group of
+        prime order. Leading axes of the points and of the scalars are a batch, broadcast by NumPy's
+        rules. The sum of no points is the point at infinity.
 
-        Leading axes of the points and of the scalars are a batch, broadcast by NumPy's rules. The
-        sum of no points is the point at infinity.
-
-        A table of `precompute` takes the place of its points.
-
-        Points on the host are added on the host. With `device`, an executor or a backend, they are
-        copied to its device in parts and added there, so they may be larger than its memory. The
-        result is on the host. The scalars are on the host or on that device.
+        Args:
+            points (PointArray or PointTable): The points P, or the table of `precompute` that takes
+                the place of its points.
+            scalars (FieldArray or list or numpy.ndarray): The scalars k, as many as points along
+                the last axis: integers of any dtype, or elements of `scalar_field`.
+            byteorder (None): Refused: `scalar_field.from_bytes` makes scalars of bytes.
+            device (Backend): An executor or a backend for points on the host: they are copied to
+                its device in parts and added there, so they may be larger than its memory. The
+                result is on the host; the scalars are on the host or on that device.
         """
+        refuse_byte_order(byteorder)
         if isinstance(points, PointTable):
-            words = run_table_msm(self, points, scalars, byteorder, device)
+            words = run_table_msm(self, points, scalars, device)
             return PointArray(self, words, known_in_subgroup=points.known_in_subgroup)
         own = self.check_points(points)
-        return own.wrap_like(run_msm(self, own, scalars, byteorder, device, self._get_glv(own)))
+        return own.wrap_like(run_msm(self, own, scalars, device, self._get_glv(own)))
 
     def explain_msm(
         self,
@@ -549,20 +651,26 @@ class Curve(CurveGroup, ByIdentity):
         scalars: Any = None,
         *,
         batch: int = 1,
-        byteorder: ByteOrder = "big",
+        byteorder: None = None,
         device: Backend | None = None,
     ) -> MsmParts | HostMsmPlan:
         """How `msm` would compute: windows, parts and memory. Print it for the reasons.
 
-        The arguments are those of `msm`. A number of points stands for points on `device`, or on
-        the host without one. Without scalars the plan is that of `batch` sums with scalars of the
-        host as long as the order.
+        Args:
+            points (PointArray or PointTable or int): Points as `msm` takes them; a number stands
+                for so many points on `device`, or on the host without one.
+            scalars (FieldArray or list or numpy.ndarray): Scalars as `msm` takes them; None for
+                scalars of the host that are as long as the order.
+            batch (int): The number of sums, without scalars.
+            byteorder (None): Refused: `scalar_field.from_bytes` makes scalars of bytes.
+            device (Backend): The device of `msm`.
         """
+        refuse_byte_order(byteorder)
         if isinstance(points, PointTable):
-            return explain_table_msm(self, points, scalars, batch, byteorder, device)
+            return explain_table_msm(self, points, scalars, batch, device)
         own = points if is_integer(points) else self.check_points(points)
         glv = self._get_glv(own) if isinstance(own, PointArray) else self.glv
-        return explain_msm(self, own, scalars, batch, byteorder, device, glv)
+        return explain_msm(self, own, scalars, batch, device, glv)
 
     def _get_glv(self, points: PointArray) -> Glv | None:
         """How scalars of these points are split into halves; None if they are not. An endomorphism
@@ -585,17 +693,29 @@ class Curve(CurveGroup, ByIdentity):
         return None
 
     def concatenate(self, arrays: Sequence[PointArray], *, axis: int = 0) -> PointArray:
-        """Points one behind the other along an axis."""
+        """Points one behind the other along an axis.
+
+        Args:
+            arrays (sequence of PointArray): The points, in one place.
+            axis (int): The axis along which they are joined.
+        """
         return self._join(arrays, axis, indexing.concatenate)
 
     def stack(self, arrays: Sequence[PointArray], *, axis: int = 0) -> PointArray:
-        """Points of one shape along a new axis."""
+        """Points of one shape along a new axis.
+
+        Args:
+            arrays (sequence of PointArray): The points, in one place.
+            axis (int): The new axis of the result.
+        """
         return self._join(arrays, axis, indexing.stack)
 
     def _join(
         self, arrays: Sequence[PointArray], axis: int, join: Callable[..., PointData]
     ) -> PointArray:
-        given = [self.check_points(each) for each in arrays]
+        given = [
+            self.check_points(each) for each in iterate(f"{self.name}: what is joined", arrays)
+        ]
         if not given:
             raise ArgumentShapeError(f"{self.name}: there are no points to join")
         check_one_place(given)

@@ -31,11 +31,11 @@ from gpu_executor.fields import (
     BLS12_381_FQ2,
     BN254_FQ,
     BN254_FQ2,
-    SECP256K1,
+    PALLAS_FQ,
+    SECP256K1_FQ,
+    VESTA_FQ,
     ExtensionField,
 )
-from gpu_executor.fields import PALLAS as PALLAS_FQ
-from gpu_executor.fields import VESTA as VESTA_FQ
 from gpu_executor.ops.host_coordinates import CoordinateField
 from gpu_executor.primes import moduli
 
@@ -215,7 +215,7 @@ def _make_vesta() -> Curve:
 def _make_secp256k1() -> Curve:
     x = _parse("79be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798")
     y = _parse("483ada7726a3c4655da4fbfc0e1108a8fd17b448a68554199c47d08ffb10d4b8")
-    return _make("secp256k1", SECP256K1, 7, moduli.SECP256K1_R, (x, y), Sec1Encoding)
+    return _make("secp256k1", SECP256K1_FQ, 7, moduli.SECP256K1_R, (x, y), Sec1Encoding)
 
 
 _MAKERS: dict[str, Callable[[], Curve]] = {

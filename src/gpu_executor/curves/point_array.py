@@ -23,6 +23,7 @@ from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError
 from gpu_executor.fields.layout_array import LayoutArray
 from gpu_executor.fields.numpy_functions import SHAPE_FUNCTIONS, Functions, call_numpy_function
 from gpu_executor.ops import elementwise
+from gpu_executor.ops.elementwise import Words
 from gpu_executor.ops.host_points import get_arithmetic
 from gpu_executor.primes import Form, Prime
 from gpu_executor.primes.curve_key import CurveKey
@@ -110,8 +111,14 @@ class PointArray(LayoutArray):
     __slots__ = ("curve", "form", "known_in_subgroup")
 
     def __init__(self, curve: Any, data: PointData, *, known_in_subgroup: bool = False) -> None:
-        """`curve` is a `Curve`. `data` are words of points in either form, each coordinate below
-        the modulus."""
+        """Points over words that are not checked; `Curve.from_words` checks them.
+
+        Args:
+            curve (Curve): The curve of the points.
+            data (numpy.ndarray or DeviceArray): Words of points in either form, as stored, each
+                coordinate below the modulus.
+            known_in_subgroup (bool): Whether all points are in the group of prime order.
+        """
         self.curve: PointCurve = curve
         self.data = data
         self.known_in_subgroup = known_in_subgroup or curve.cofactor == 1
@@ -137,20 +144,19 @@ class PointArray(LayoutArray):
 
     def copy_to_device(self, device: ArrayDevice) -> PointArray:
         """A copy on the device, in the same form; points of that device are returned as they
-        are."""
+        are.
+
+        Args:
+            device (ArrayDevice): The memory of a device, `gpu.array_device`;
+                `gpu.to_device(points)` does the same.
+        """
         if self.on_device and self.device is device:
             return self
-        return self._with(device.put(self.numpy()))
-
-    def __array__(self, dtype: object = None, copy: object = None) -> NoReturn:
-        raise ArgumentTypeError(
-            "points do not become an array of numbers; numpy() has their words, .x and .y their "
-            "coordinates, to_bytes() their bytes"
-        )
+        return self._with(device.put(self.words()))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the words: points on a device come back on the host."""
-        return _restore_points, (self.curve, np.array(self.numpy()), self.known_in_subgroup)
+        return _restore_points, (self.curve, np.array(self.words()), self.known_in_subgroup)
 
     # --- in graphs and calls of kernels ---
 
@@ -204,7 +210,11 @@ class PointArray(LayoutArray):
         )
 
     def broadcast_to(self, shape: Shape) -> PointArray:
-        """A view of that shape, which repeats points by NumPy's rules."""
+        """A view of that shape, which repeats points by NumPy's rules.
+
+        Args:
+            shape (tuple): The lengths of the axes.
+        """
         return self._with(elementwise.broadcast_to(self.layout, self.data, shape))
 
     # --- coordinates ---
@@ -231,17 +241,26 @@ class PointArray(LayoutArray):
         # A copy: points cannot be changed in place, and arrays of fields can.
         return self.curve.wrap_coordinate(self.affine().data[index].copy())
 
+    def numpy(self) -> Words:
+        """The canonical words of x and y, on the host: shape (..., 2, words of a coordinate), all 0
+        for the point at infinity."""
+        return self.curve.wrap_coordinate(self.affine().data).numpy()  # type: ignore[no-any-return]
+
     def tolist(self) -> Any:
         """The points as nested lists of (x, y), or of None for the point at infinity; coordinates
         are integers, or tuples of the coefficients c0, c1, ... in an extension field."""
         arithmetic = get_arithmetic(self.curve.key)
         found: npt.NDArray[np.object_] = np.empty(self.size, np.object_)
-        for index, point in enumerate(arithmetic.load(self.numpy())):
+        for index, point in enumerate(arithmetic.load(self.words())):
             found[index] = point and tuple(map(arithmetic.field.to_integers, point))
         return found.reshape(self.shape).tolist()
 
     def to_bytes(self, *, compressed: bool = True) -> npt.NDArray[np.uint8]:
-        """The points as bytes in the curve's format: an array (..., bytes of a point)."""
+        """The points as bytes in the curve's format: an array (..., bytes of a point).
+
+        Args:
+            compressed (bool): Whether the bytes have x and a sign alone.
+        """
         return self.curve.to_bytes(self, compressed=compressed)
 
     # --- operators ---
@@ -288,7 +307,12 @@ class PointArray(LayoutArray):
         return self.curve.double(self)
 
     def sum(self, axis: Axes = None, *, keepdims: bool = False) -> PointArray:
-        """The sum over an axis or several, by default over all of them."""
+        """The sum over an axis or several, by default over all of them.
+
+        Args:
+            axis (int or tuple): The axis or axes; None for all of them.
+            keepdims (bool): Whether the result keeps these axes, with the length 1.
+        """
         return self.curve.sum(self, axis=axis, keepdims=keepdims)
 
     def is_infinity(self) -> Booleans:

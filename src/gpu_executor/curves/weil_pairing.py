@@ -62,9 +62,9 @@ def is_paired_to_one(points: PointArray, generator: PointArray) -> Booleans:
 def _pair_on_host(points: PointArray, generator: PointArray) -> Booleans:
     arithmetic = get_arithmetic(points.curve.key)
     p, field = arithmetic.modulus, arithmetic.field
-    loaded = [each or (field.zero, field.zero) for each in arithmetic.load(points.numpy())]
+    loaded = [each or (field.zero, field.zero) for each in arithmetic.load(points.words())]
     x, y = (_make_objects([point[at] for point in loaded]) for at in (0, 1))
-    base = arithmetic.load(generator.numpy())[0]
+    base = arithmetic.load(generator.words())[0]
     assert base is not None
     base_x, base_y = (_make_objects([each] * len(loaded)) for each in base)
     one = _make_objects([field.one] * (2 * len(loaded)))

@@ -25,8 +25,12 @@ BLOB_BYTES = ELEMENTS * ELEMENT_BYTES
 
 
 def from_blob(blob: BytesLike, *, device: Backend | None = None) -> FieldArray:
-    """The values in a blob, in the blob's order; each row of a uint8 array is one blob. They are on
-    the host, or on the device of an executor or backend (`Field.from_bytes`)."""
+    """The values in a blob, in the blob's order.
+
+    Args:
+        blob (bytes or numpy.ndarray): The bytes of a blob; each row of a uint8 array is one blob.
+        device (Backend): The executor or backend on whose device the values are; None for the host.
+    """
     try:
         rows = blob if isinstance(blob, np.ndarray) else np.frombuffer(blob, np.uint8)
     except TypeError:
@@ -38,23 +42,40 @@ def from_blob(blob: BytesLike, *, device: Backend | None = None) -> FieldArray:
 
 
 def to_blob(values: FieldArray) -> npt.NDArray[np.uint8]:
-    """Values as the bytes of a blob; `.tobytes()` makes a `bytes` object of them."""
+    """Values as the bytes of a blob; `.tobytes()` makes a `bytes` object of them.
+
+    Args:
+        values (FieldArray): The values of a blob, in the blob's order.
+    """
     found = BLS12_381_FR.to_bytes(_check(values))
     return found.reshape(*values.shape[:-1], BLOB_BYTES)
 
 
 def coefficients(values: FieldArray) -> FieldArray:
-    """The coefficients of the polynomial with a blob's values, the constant term first."""
+    """The coefficients of the polynomial with a blob's values, the constant term first.
+
+    Args:
+        values (FieldArray): The values of a blob, in the blob's order.
+    """
     return BLS12_381_FR.intt(_check(values), order_in="reversed")
 
 
 def values_of(coefficients: FieldArray) -> FieldArray:
-    """The values of a polynomial in a blob's order."""
+    """The values of a polynomial in a blob's order.
+
+    Args:
+        coefficients (FieldArray): The coefficients, the constant term first.
+    """
     return BLS12_381_FR.ntt(_check(coefficients), order_out="reversed")
 
 
 def evaluate(values: FieldArray, points: FieldArray) -> FieldArray:
-    """The polynomial with one blob's values, evaluated at any points."""
+    """The polynomial with one blob's values, evaluated at any points.
+
+    Args:
+        values (FieldArray): The values of one blob, in the blob's order.
+        points (FieldArray): The points, of any shape.
+    """
     return BLS12_381_FR.poly_eval(coefficients(values), points)
 
 

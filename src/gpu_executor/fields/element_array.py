@@ -5,13 +5,18 @@ It knows their form, and the ways to convert and show them. `FiniteFieldArray` a
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.calls.dispatch import ArrayDevice
-from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError
+from gpu_executor.errors import (
+    ArgumentShapeError,
+    ArgumentTypeError,
+    GpuError,
+    RemovedNameError,
+)
 from gpu_executor.fields.layout_array import LayoutArray
 from gpu_executor.ops import elementwise
 from gpu_executor.ops.elementwise import ElementData, Words
@@ -19,6 +24,10 @@ from gpu_executor.primes import ElementLayout, Form, Prime
 
 MAX_SHOWN = 6
 """Elements along an axis that `repr` shows; of more it shows the first three and the last three."""
+
+
+RENAMED = {"on_card": "on_device", "card": "device", "to_card": "copy_to_device(device)"}
+"""Names of earlier versions, and the names that have taken their place."""
 
 
 class ElementArray(LayoutArray):
@@ -44,39 +53,43 @@ class ElementArray(LayoutArray):
     # --- place and words ---
 
     def copy_to_device(self, device: ArrayDevice) -> Self:
-        """A copy on the device, in the form in which the field computes."""
+        """A copy on the device, in the form in which the field computes.
+
+        Args:
+            device (ArrayDevice): The memory of a device, `gpu.array_device`; `gpu.to_device(array)`
+                does the same.
+        """
         if self.on_device:
             raise ArgumentTypeError(
                 "the array is on a device already; to_host() copies it to the host"
             )
-        return self._with(device.put(self.numpy())).in_form(self.prime.form)
+        return self._with(device.put(self.words())).in_form(self.prime.form)
 
-    # Names of earlier versions, kept for users.
-    on_card, card, to_card = LayoutArray.on_device, LayoutArray.device, copy_to_device
+    if not TYPE_CHECKING:  # a type checker knows the names without it
 
-    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Words:
-        """The words in canonical form, on the host; `ints()` returns Python integers."""
-        wanted = self.prime.column_dtype if dtype is None else np.dtype(dtype)
-        if wanted.kind != "u" or not np.can_cast(self.prime.column_dtype, wanted):
-            raise ArgumentTypeError(
-                f"{self.layout.name}: an array of elements becomes an array of words of "
-                f"{self.prime.column_dtype}, not of {wanted}; ints() returns Python integers"
-            )
-        found = self.in_form("canonical").numpy()
-        is_shared = self.form == "canonical" and not self.on_device and wanted == found.dtype
-        if copy is False and not is_shared:
-            raise ValueError(
-                "the canonical words of this array are not in host memory, so copy=False is not "
-                "possible"
-            )
-        return found.astype(wanted, copy=bool(copy))
+        def __getattr__(self, name: str) -> NoReturn:
+            """Refuse names that the array does not have; for one of an earlier version the error
+            says the new name."""
+            if name in RENAMED:
+                raise RemovedNameError(f"{type(self).__name__}.{name} is now {RENAMED[name]}")
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def numpy(self) -> Words:
+        """The words in canonical form, on the host: shape (..., words of an element), or (...) in a
+        field whose elements are one word. They may be those of the array, and are read-only then.
+        """
+        return self.in_form("canonical").words()
 
     def describe_type(self) -> str:
         """The field and the form of the elements, in words."""
         return f"elements of {self.layout.name} in {self.form} form"
 
     def in_form(self, form: Form) -> Self:
-        """The same elements in another form; the array itself if it has that form."""
+        """The same elements in another form; the array itself if it has that form.
+
+        Args:
+            form (str): "canonical" or "montgomery".
+        """
         if self.form == form:
             return self
         check_form(form)
@@ -106,7 +119,7 @@ class ElementArray(LayoutArray):
                 f"the truth value of an array of shape {self.shape} is ambiguous; compare it and "
                 "use .any() or .all()"
             )
-        return bool(self.numpy().any())
+        return bool(self.words().any())
 
     # --- repr ---
 
@@ -137,8 +150,14 @@ class ElementArray(LayoutArray):
 
 def check_form(form: str) -> None:
     """Raise `ArgumentTypeError` unless there is a form of that name."""
-    if form not in ("canonical", "montgomery"):
-        raise ArgumentTypeError(f"form must be 'canonical' or 'montgomery', not {form!r}")
+    check_choice("form", form, ("canonical", "montgomery"))
+
+
+def check_choice(name: str, value: object, choices: tuple[str, str]) -> None:
+    """Raise `ArgumentTypeError` unless the argument of that name is one of two words."""
+    if not isinstance(value, str) or value not in choices:
+        one, other = choices
+        raise ArgumentTypeError(f"{name} must be {one!r} or {other!r}, not {value!r}")
 
 
 def explain_single_form(layout: ElementLayout) -> str:

@@ -37,8 +37,9 @@ VARIABLES = "uvwxyz"
 class ExtensionArray(FiniteFieldArray):
     """Elements of an extension field, on the host or on a device; `ExtensionField` makes them.
 
-    `numpy()` returns the words, shape (..., degree, columns); `ints()` and `tolist()` return tuples
-    of Python integers. Arrays of the base field and integers mix with these elements.
+    `numpy()` returns canonical words, shape (..., degree, words of a coefficient), `words()` the
+    words as stored; `ints()` and `tolist()` return tuples of Python integers. Arrays of the base
+    field and integers mix with these elements.
     """
 
     __slots__ = ()
@@ -54,7 +55,7 @@ class ExtensionArray(FiniteFieldArray):
 
     def ints(self) -> npt.NDArray[np.object_]:
         """The elements as tuples of Python integers, in a NumPy array of objects."""
-        canonical = self.in_form("canonical").numpy()
+        canonical = self.numpy()
         layout = self.field.layout
         integers, step = words.to_ints(layout.prime, canonical), layout.total_degree
         found = np.empty(self.size, np.object_)
@@ -77,7 +78,11 @@ class ExtensionArray(FiniteFieldArray):
         return self.field.conjugate(self)
 
     def frobenius(self, times: int = 1) -> ExtensionArray:
-        """Every element to the power p^times."""
+        """Every element to the power p^times.
+
+        Args:
+            times (int): How often the map x -> x^p is applied.
+        """
         return self.field.frobenius(self, times)
 
 
@@ -98,8 +103,15 @@ class ExtensionField(FiniteField[ExtensionArray]):
         *,
         name: str | None = None,
     ) -> None:
-        """`nonresidue` is an integer or a tuple of coefficients of the base. u^degree - nonresidue
-        must be irreducible over the base, which is checked. The degree is 2 to 4."""
+        """An extension of a field by a root u.
+
+        Args:
+            base (Field or ExtensionField): The field of the coefficients.
+            nonresidue (int or tuple): u^degree, an element of the base; u^degree - nonresidue must
+                be irreducible over the base, which is checked.
+            degree (int): The degree over the base, 2 to 4.
+            name (str): The name of the field in messages; None for a description.
+        """
         if not isinstance(base, Field | ExtensionField):
             raise ArgumentTypeError(
                 f"the base of an extension is a Field or an ExtensionField, not "
@@ -133,7 +145,11 @@ class ExtensionField(FiniteField[ExtensionArray]):
         return self.base if isinstance(self.base, Field) else self.base.prime_field
 
     def contains(self, other: FiniteField[Any]) -> bool:
-        """Whether the field is an extension of another field, over one or more steps."""
+        """Whether the field is an extension of another field, over one or more steps.
+
+        Args:
+            other (FiniteField): The other field.
+        """
         return self.base == other or self.base.contains(other)
 
     def __eq__(self, other: object) -> bool:
@@ -157,10 +173,14 @@ class ExtensionField(FiniteField[ExtensionArray]):
     # --- conversion ---
 
     def encode(self, values: Any, *, reduce: bool = False) -> ExtensionArray:
-        """Elements on the host: a tuple of coefficients, an integer, or nested lists of those.
+        """Elements on the host. A tuple of coefficients is one element, and so is an integer.
 
-        An array of integers has the coefficients along its last axis, in a tower along its last
-        axes. Integers are in 0 .. p-1; with `reduce`, any integers are taken modulo p.
+        Args:
+            values (tuple or int or list or numpy.ndarray): An element, or nested lists of elements;
+                an array of integers has the coefficients along its last axis, in a tower along its
+                last axes.
+            reduce (bool): Whether integers are taken modulo p; otherwise those outside of 0 .. p-1
+                raise `ElementRangeError`.
         """
         integers, shape = self._flatten_values(values)
         layout = self.layout
@@ -221,7 +241,12 @@ class ExtensionField(FiniteField[ExtensionArray]):
         return [each for part in value for each in self._flatten_element(layout.base, part)]
 
     def from_coefficients(self, *coefficients: Operand) -> ExtensionArray:
-        """Elements from c0, c1, ...: arrays of the base field, and integers for equal ones."""
+        """Elements from c0, c1, ...: arrays of the base field, and integers for equal ones.
+
+        Args:
+            coefficients (array or int): c0, c1, ...: arrays of the base field, and integers for
+                equal ones.
+        """
         if len(coefficients) != self.degree:
             raise ArgumentTypeError(
                 f"{self.name}: an element has {self.degree} coefficients, not {len(coefficients)}"
@@ -231,7 +256,13 @@ class ExtensionField(FiniteField[ExtensionArray]):
     def random(
         self, shape: int | Sequence[int], seed: int | np.random.Generator | None = None
     ) -> ExtensionArray:
-        """Uniformly distributed elements on the host; not for secrets."""
+        """Uniformly distributed elements on the host; not for secrets.
+
+        Args:
+            shape (int or tuple): The lengths of the axes.
+            seed (int or numpy.random.Generator): What determines the elements; None for new ones in
+                every call.
+        """
         lengths = parse_shape(shape, self.layout.element_bytes)
         drawn = self.prime_field.random((*lengths, *self.layout.degrees), seed)
         return self._wrap(drawn.data, drawn.form)
@@ -248,7 +279,12 @@ class ExtensionField(FiniteField[ExtensionArray]):
 
     def mul(self, a: Operand, b: Operand) -> ExtensionArray:
         """a * b; a product with elements of the base, or with an integer, is one for each
-        coefficient."""
+        coefficient.
+
+        Args:
+            a (array or int): A factor: an array, or what stands for one element.
+            b (array or int): The other factor.
+        """
         for x, y in ((a, b), (b, a)):
             if isinstance(x, ExtensionArray) and (x.field is self or x.field == self):
                 found = self._scale(x, y)
@@ -273,12 +309,21 @@ class ExtensionField(FiniteField[ExtensionArray]):
         return self._wrap(extensions.multiply_by_base(self.layout, self._load(a), factors))
 
     def power(self, a: ExtensionArray, exponent: int) -> ExtensionArray:
-        """Every element to one power; a negative exponent inverts, and 0 stays 0."""
+        """Every element to one power; a negative exponent inverts, and 0 stays 0.
+
+        Args:
+            a (ExtensionArray): The elements.
+            exponent (int): The power, of any sign.
+        """
         number = as_int(exponent, "the exponent")
         return self._wrap(extensions.power(self.layout, self._load(a), number))
 
     def conjugate(self, a: ExtensionArray) -> ExtensionArray:
-        """c0 - c1 u, for degree 2."""
+        """c0 - c1 u, for degree 2.
+
+        Args:
+            a (ExtensionArray): The elements.
+        """
         if self.degree != 2:
             raise ArgumentTypeError(
                 f"{self.name}: an element has {self.degree} conjugates, and conjugate(array) is "
@@ -287,18 +332,30 @@ class ExtensionField(FiniteField[ExtensionArray]):
         return self.frobenius(a, self.layout.total_degree // 2)
 
     def frobenius(self, a: ExtensionArray, times: int = 1) -> ExtensionArray:
-        """Every element to the power p^times: a product by a constant for each coefficient."""
+        """Every element to the power p^times: a product by a constant for each coefficient.
+
+        Args:
+            a (ExtensionArray): The elements.
+            times (int): How often the map x -> x^p is applied.
+        """
         number = as_int(times, "times")
         return self._wrap(extensions.apply_frobenius(self.layout, self._load(a), number))
 
     def norm(self, a: ExtensionArray) -> Any:
-        """The product of the conjugates over the base: an array of the base field."""
+        """The product of the conjugates over the base: an array of the base field.
+
+        Args:
+            a (ExtensionArray): The elements.
+        """
         return self.base._wrap(extensions.compute_norms(self.layout, self._load(a)))
 
     def legendre(self, a: ExtensionArray) -> npt.NDArray[np.int8]:
         """1 for squares, -1 for other elements, 0 for 0: an array on the host.
 
         An element is a square if and only if its norm is a square in the base.
+
+        Args:
+            a (ExtensionArray): The elements.
         """
         return self.base.legendre(self.norm(a))
 

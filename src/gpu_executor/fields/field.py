@@ -15,7 +15,13 @@ from gpu_executor.arrays.device_array import DeviceArray, Shape
 from gpu_executor.arrays.overlaps import is_same_view, may_overlap, overlaps_itself
 from gpu_executor.calls.arguments import describe, parse_shape
 from gpu_executor.calls.dispatch import ArrayDevice
-from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError
+from gpu_executor.errors import (
+    ArgumentShapeError,
+    ArgumentTypeError,
+    ArgumentValueError,
+    GpuError,
+)
+from gpu_executor.fields.element_array import check_choice
 from gpu_executor.fields.finite_field import (
     FiniteField,
     FiniteFieldArray,
@@ -40,7 +46,7 @@ MAX_NAME_DIGITS = 20
 class FieldArray(FiniteFieldArray):
     """Elements of a prime field, on the host or on a device; `Field` makes them.
 
-    `numpy()` returns the words, `ints()` and `tolist()` Python integers.
+    `numpy()` returns canonical words, `words()` the words as stored, `tolist()` Python integers.
     """
 
     __slots__ = ()
@@ -73,9 +79,20 @@ class FieldArray(FiniteFieldArray):
 
     def ints(self) -> npt.NDArray[np.object_]:
         """The elements as Python integers, in a NumPy array of objects."""
-        canonical = self.in_form("canonical").numpy()
+        canonical = self.numpy()
         found: npt.NDArray[np.object_] = encoding.words_to_ints(self.prime, canonical)
         return found
+
+    def to_bytes(
+        self, *, byteorder: encoding.ByteOrder = "big", width: int | None = None
+    ) -> npt.NDArray[np.uint8]:
+        """The elements as bytes: an array of shape (..., width).
+
+        Args:
+            byteorder (str): "big" or "little".
+            width (int): Bytes of an element; None for those of the modulus.
+        """
+        return self.field.to_bytes(self, byteorder=byteorder, width=width)
 
     def __int__(self) -> int:
         return int(self.item())
@@ -96,7 +113,15 @@ class Field(FiniteField[FieldArray]):
     def __init__(
         self, modulus: int, *, name: str | None = None, factors: Sequence[int] = ()
     ) -> None:
-        """`factors` are the odd prime factors of modulus - 1; most moduli do not need them."""
+        """A field by its modulus; a well-known modulus gives a field that equals the named one.
+
+        Args:
+            modulus (int): An odd prime of up to 768 bits.
+            name (str): The name of the field in messages; None for a known name, or the digits of
+                the modulus.
+            factors (sequence of int): The odd prime factors of modulus - 1, which most moduli do
+                not need.
+        """
         modulus = as_int(modulus, "the modulus")
         known = {prime.modulus: prime for prime in NAMED.values()}.get(modulus)
         if known is not None and name is None and not factors:
@@ -116,7 +141,11 @@ class Field(FiniteField[FieldArray]):
         return self.prime.modulus
 
     def contains(self, other: FiniteField[Any]) -> bool:
-        """Whether the field is an extension of another field: a prime field is not."""
+        """Whether the field is an extension of another field: a prime field is not.
+
+        Args:
+            other (FiniteField): The other field.
+        """
         return False
 
     def __eq__(self, other: object) -> bool:
@@ -136,9 +165,13 @@ class Field(FiniteField[FieldArray]):
     # --- conversion ---
 
     def encode(self, values: Any, *, reduce: bool = False) -> FieldArray:
-        """Integers 0 .. p-1, in nested lists or arrays, as elements on the host.
+        """Integers as elements on the host, of the same shape.
 
-        With `reduce`, any integers are taken modulo p.
+        Args:
+            values (int or list or numpy.ndarray): Integers, in nested lists or in arrays of any
+                integer dtype or of objects.
+            reduce (bool): Whether integers are taken modulo p; otherwise those outside of 0 .. p-1
+                raise `ElementRangeError`.
         """
         if isinstance(values, FiniteFieldArray):
             raise ArgumentTypeError(
@@ -154,18 +187,29 @@ class Field(FiniteField[FieldArray]):
         *,
         byteorder: encoding.ByteOrder = "big",
         width: int | None = None,
+        reduce: bool = False,
         device: Backend | None = None,
     ) -> FieldArray:
-        """Elements from `width` bytes each: bytes, or uint8 arrays (..., width).
+        """Elements from bytes.
 
-        The default width is that of the modulus, 32 for 255 bits. The elements are on the host, or
-        on the device of an executor or backend. A number that is not below the modulus raises
-        `ElementRangeError` with the index of the first one. A GPU converts and checks the numbers
-        itself if they have as many bytes as an element in memory.
+        A number that is not below the modulus raises `ElementRangeError` with the index of the
+        first one. A GPU converts and checks the numbers itself if they have as many bytes as an
+        element in memory.
+
+        Args:
+            data (bytes or numpy.ndarray): Numbers one after the other, or an array of uint8 of
+                shape (..., width).
+            byteorder (str): "big" or "little".
+            width (int): Bytes of a number; None for those of the modulus, 32 for 255 bits.
+            reduce (bool): Whether numbers are taken modulo p and not refused.
+            device (Backend): The executor or backend on whose device the elements are; None for
+                the host.
         """
         if device is not None:
-            return self._from_bytes_on_device(data, byteorder, width, device)
-        found = encoding.bytes_to_words(self.prime, data, byteorder=byteorder, width=width)
+            return self._from_bytes_on_device(data, byteorder, width, device, reduce=reduce)
+        found = encoding.bytes_to_words(
+            self.prime, data, byteorder=byteorder, width=width, reduce=reduce
+        )
         return FieldArray(self, found, "canonical")
 
     def to_bytes(
@@ -175,7 +219,13 @@ class Field(FiniteField[FieldArray]):
         byteorder: encoding.ByteOrder = "big",
         width: int | None = None,
     ) -> npt.NDArray[np.uint8]:
-        """The elements as bytes: an array of shape (..., width)."""
+        """The elements as bytes: an array of shape (..., width).
+
+        Args:
+            array (FieldArray): The elements.
+            byteorder (str): "big" or "little".
+            width (int): Bytes of an element; None for those of the modulus.
+        """
         elements, prime = self._check(array).data, self.prime
         if isinstance(elements, DeviceArray):
             from gpu_executor.ops import element_bytes  # not loaded for the host alone
@@ -187,19 +237,30 @@ class Field(FiniteField[FieldArray]):
                 return element_bytes.write_bytes(
                     prime, elements, form, big_endian=big_endian
                 ).numpy()
-        found = array.in_form("canonical").numpy()
+        found = array.numpy()
         return encoding.words_to_bytes(prime, found, byteorder=byteorder, width=width)
 
     def _from_bytes_on_device(
-        self, data: Any, byteorder: encoding.ByteOrder, width: int | None, device: Backend
+        self,
+        data: Any,
+        byteorder: encoding.ByteOrder,
+        width: int | None,
+        device: Backend,
+        *,
+        reduce: bool,
     ) -> FieldArray:
-        from gpu_executor.ops import element_bytes
+        from gpu_executor.ops import element_bytes, scalars
 
         memory = find_array_device(self.name, device)
         prime, size = self.prime, encoding.check_width(self.prime, width)
         big_endian = not encoding.is_little(prime, byteorder)
-        if not element_bytes.can_convert(memory, prime, size):
-            found = self.from_bytes(data, byteorder=byteorder, width=width)
+        if reduce and size == prime.element_bytes and scalars.can_reduce(memory, prime):
+            rows, shape = encoding.to_byte_rows(prime, data, size)
+            numbers = rows.reshape(*shape, size)
+            reduced = scalars.reduce_scalars(memory, prime, numbers, big_endian=big_endian)
+            return FieldArray(self, reduced, "canonical")
+        if reduce or not element_bytes.can_convert(memory, prime, size):
+            found = self.from_bytes(data, byteorder=byteorder, width=width, reduce=reduce)
             return device.to_device(found)  # type: ignore[no-any-return]
         rows, shape = encoding.to_byte_rows(prime, data, size)
         encoded = device.to_device(rows.reshape(*shape, size))
@@ -208,17 +269,28 @@ class Field(FiniteField[FieldArray]):
         return FieldArray(self, elements, "montgomery")
 
     def full(self, shape: int | Sequence[int], value: int) -> FieldArray:
-        """Equal elements on the host; the value is taken modulo p."""
+        """Equal elements on the host; the value is taken modulo p.
+
+        Args:
+            shape (int or tuple): The lengths of the axes.
+            value (int): The element, taken modulo p.
+        """
         return super().full(shape, as_int(value, "the value"))
 
     def random(
         self, shape: int | Sequence[int], seed: int | np.random.Generator | None = None
     ) -> FieldArray:
-        """Uniformly distributed elements on the host; not for secrets."""
+        """Uniformly distributed elements on the host; not for secrets.
+
+        Args:
+            shape (int or tuple): The lengths of the axes.
+            seed (int or numpy.random.Generator): What determines the elements; None for new ones in
+                every call.
+        """
         lengths = parse_shape(shape, self.prime.element_bytes)
         # Integers of 128 bits more than p are uniform modulo p within 2^-128.
         count, width = math.prod(lengths), self.prime.element_bytes + 16
-        drawn, modulus = np.random.default_rng(seed).bytes(count * width), self.modulus
+        drawn, modulus = _make_generator(seed).bytes(count * width), self.modulus
         values = [
             int.from_bytes(drawn[at : at + width], "little") % modulus
             for at in range(0, count * width, width)
@@ -229,13 +301,22 @@ class Field(FiniteField[FieldArray]):
     # --- powers and squares ---
 
     def power(self, a: FieldArray, exponent: int) -> FieldArray:
-        """Every element to one power; a negative exponent inverts, and 0 stays 0."""
+        """Every element to one power; a negative exponent inverts, and 0 stays 0.
+
+        Args:
+            a (FieldArray): The elements.
+            exponent (int): The power, of any sign.
+        """
         number = as_int(exponent, "the exponent")
         base = a.in_form(self.form) if self._check(a).on_device else a
         return base._with(powers.power(self.prime, base.data, number, base.form))
 
     def legendre(self, a: FieldArray) -> npt.NDArray[np.int8]:
-        """1 for squares, -1 for other elements, 0 for 0: an array on the host."""
+        """1 for squares, -1 for other elements, 0 for 0: an array on the host.
+
+        Args:
+            a (FieldArray): The elements.
+        """
         found = self.power(a, (self.modulus - 1) // 2)
         signs = np.where(self.equal(found, 1), 1, -1)
         return np.where(self.equal(found, 0), 0, signs).astype(np.int8)
@@ -254,9 +335,15 @@ class Field(FiniteField[FieldArray]):
     ) -> FieldArray:
         """The values of polynomials at the powers of a root of unity, or at `coset` times those.
 
-        The coefficients run along the last axis. The result is written to `out`, which is `a`
-        itself or does not overlap it, or is a new array. `device`, an executor or a backend,
-        transforms an array of the host, and the result is on the host again.
+        Args:
+            a (FieldArray): The coefficients along the last axis, a power of two of them.
+            coset (int): The factor g of the points g w^i; None for 1.
+            order_in (str): The order of a, "natural" or "reversed": by bit-reversed index.
+            order_out (str): The order of the result, "natural" or "reversed".
+            device (Backend): The executor or backend that transforms an array of the host; the
+                result is on the host again.
+            out (FieldArray): Where the result is written: a itself, or an array that does not
+                overlap it; None for a new array.
         """
         options = self._make_options(False, order_in, order_out, coset)
         return self._write(partial(self._transform, options), a, self._check(a).shape, device, out)
@@ -271,7 +358,18 @@ class Field(FiniteField[FieldArray]):
         device: Backend | None = None,
         out: FieldArray | None = None,
     ) -> FieldArray:
-        """The coefficients of the polynomials that have these values: the inverse of `ntt`."""
+        """The coefficients of the polynomials that have these values: the inverse of `ntt`.
+
+        Args:
+            a (FieldArray): The values along the last axis, a power of two of them.
+            coset (int): The factor g of the points g w^i; None for 1.
+            order_in (str): The order of a, "natural" or "reversed": by bit-reversed index.
+            order_out (str): The order of the result, "natural" or "reversed".
+            device (Backend): The executor or backend that transforms an array of the host; the
+                result is on the host again.
+            out (FieldArray): Where the result is written: a itself, or an array that does not
+                overlap it; None for a new array.
+        """
         options = self._make_options(True, order_in, order_out, coset)
         return self._write(partial(self._transform, options), a, self._check(a).shape, device, out)
 
@@ -286,10 +384,18 @@ class Field(FiniteField[FieldArray]):
     ) -> FieldArray:
         """Low-degree extension: the values of the same polynomials on a larger domain.
 
-        `a` has their values at the n powers of a root of unity, in natural order along the last
-        axis. The result has those at the n * `blowup` powers of a root of unity, or at `coset`
-        times those, in natural order. `blowup` is a power of two. `device` and `out` are those of
-        `ntt`.
+        The result has the values at the n * `blowup` powers of a root of unity, or at `coset` times
+        those, in natural order.
+
+        Args:
+            a (FieldArray): The values of the polynomials at the n powers of a root of unity, in
+                natural order along the last axis.
+            blowup (int): The length of the result divided by n, a power of two.
+            coset (int): The factor g of the points g w^i of the result; None for 1.
+            device (Backend): The executor or backend that transforms an array of the host; the
+                result is on the host again.
+            out (FieldArray): Where the result is written: a itself, or an array that does not
+                overlap it; None for a new array.
         """
         factor = as_int(blowup, "blowup")
         if factor < 1 or factor & factor - 1:
@@ -316,19 +422,34 @@ class Field(FiniteField[FieldArray]):
     # --- polynomials: coefficients along the last axis, the constant term first ---
 
     def poly_mul(self, a: FieldArray, b: FieldArray) -> FieldArray:
-        """The product of polynomials; leading axes are a batch."""
+        """The product of polynomials; leading axes are a batch.
+
+        Args:
+            a (FieldArray): Coefficients, the constant term first.
+            b (FieldArray): The coefficients of the other polynomials.
+        """
         first, second = self._load(a), self._load(b)
         check_one_place([a, b])
         return self._wrap(polynomials.multiply(self.prime, first, second))
 
     def poly_eval(self, a: FieldArray, points: FieldArray) -> FieldArray:
-        """The values of one polynomial at many points; for all roots of unity `ntt` is faster."""
+        """The values of one polynomial at many points; for all roots of unity `ntt` is faster.
+
+        Args:
+            a (FieldArray): The coefficients, along one axis.
+            points (FieldArray): The points, of any shape.
+        """
         coefficients, at = self._load(a), self._load(points)
         check_one_place([a, points])
         return self._wrap(polynomials.evaluate(self.prime, coefficients, at))
 
     def poly_divide_vanishing(self, a: FieldArray, n: int) -> tuple[FieldArray, FieldArray]:
-        """Quotient and remainder of one polynomial by X^n - 1."""
+        """Quotient and remainder of one polynomial by X^n - 1.
+
+        Args:
+            a (FieldArray): The coefficients, along one axis.
+            n (int): The degree of the divisor.
+        """
         coefficients = self._load(a)
         degree = as_int(n, "n of X^n - 1")
         quotient, remainder = polynomials.divide_by_vanishing(self.prime, coefficients, degree)
@@ -394,8 +515,7 @@ class Field(FiniteField[FieldArray]):
         self, inverse: bool, order_in: Order, order_out: Order, coset: int | None
     ) -> TransformOptions:
         for name, order in (("order_in", order_in), ("order_out", order_out)):
-            if order not in ("natural", "reversed"):
-                raise ArgumentTypeError(f"{name} must be 'natural' or 'reversed', not {order!r}")
+            check_choice(name, order, ("natural", "reversed"))
         factor = None if coset is None else self._parse_coset(coset)
         return TransformOptions(inverse, order_in, order_out, factor)
 
@@ -510,6 +630,18 @@ class Field(FiniteField[FieldArray]):
         return given, own
 
 
+def _make_generator(seed: Any) -> np.random.Generator:
+    """NumPy's generator of random numbers for a seed."""
+    try:
+        return np.random.default_rng(seed)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"seed is {describe(seed)}; it must be an integer, a generator of NumPy's or None"
+        ) from None
+    except ValueError as error:
+        raise ArgumentValueError(f"seed is {seed!r}: {error}") from None
+
+
 def _name_modulus(modulus: int) -> str:
     """The name of a field that the caller gave no name: it tells moduli apart."""
     shown = shorten(modulus)
@@ -542,11 +674,13 @@ BN254_FQ = NAMED_FIELDS["bn254_fq"]
 BN254_FR = NAMED_FIELDS["bn254_fr"]
 BLS12_377_FQ = NAMED_FIELDS["bls12_377_fq"]
 BLS12_377_FR = NAMED_FIELDS["bls12_377_fr"]
-SECP256K1 = NAMED_FIELDS["secp256k1"]
-SECP256K1_FN = NAMED_FIELDS["secp256k1_fn"]
-CURVE25519 = NAMED_FIELDS["curve25519"]
-PALLAS = NAMED_FIELDS["pallas"]
-VESTA = NAMED_FIELDS["vesta"]
+SECP256K1_FQ = NAMED_FIELDS["secp256k1_fq"]
+SECP256K1_FR = NAMED_FIELDS["secp256k1_fr"]
+CURVE25519_FQ = NAMED_FIELDS["curve25519_fq"]
+PALLAS_FQ = NAMED_FIELDS["pallas_fq"]
+VESTA_FQ = NAMED_FIELDS["vesta_fq"]
+PALLAS_FR, VESTA_FR = VESTA_FQ, PALLAS_FQ
+"""The base field of each curve is the scalar field of the other."""
 GOLDILOCKS = NAMED_FIELDS["goldilocks"]
 BABYBEAR = NAMED_FIELDS["babybear"]
 KOALABEAR = NAMED_FIELDS["koalabear"]

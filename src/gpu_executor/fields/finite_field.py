@@ -15,13 +15,21 @@ from typing import Any, Generic, Literal, Self, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.calls.arguments import describe, is_masked, parse_shape
+from gpu_executor.calls.arguments import describe, is_masked, iterate, parse_shape
 from gpu_executor.calls.dispatch import ArrayDevice
 from gpu_executor.common.value_keys import ByIdentity
-from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, ElementRangeError
+from gpu_executor.errors import (
+    ArgumentShapeError,
+    ArgumentTypeError,
+    ArgumentValueError,
+    ElementDivisionError,
+    ElementRangeError,
+    NoSquareRootError,
+)
 from gpu_executor.fields import square_roots
 from gpu_executor.fields.element_array import (
     ElementArray,
+    check_choice,
     check_form,
     explain_single_form,
 )
@@ -54,6 +62,13 @@ class FiniteFieldArray(ElementArray):
     field: FiniteField[Self]
 
     def __init__(self, field: FiniteField[Any], data: ElementData, form: Form) -> None:
+        """An array over words that are not checked; `Field.from_words` checks them.
+
+        Args:
+            field (Field or ExtensionField): The field of the elements.
+            data (numpy.ndarray or DeviceArray): Their words, each element below the modulus.
+            form (str): The form of the words, "canonical" or "montgomery".
+        """
         self.field = field
         self.data = data
         self.form = form
@@ -73,12 +88,13 @@ class FiniteFieldArray(ElementArray):
 
     def join(self, arrays: Sequence[Any], axis: int) -> Self:
         """Arrays one behind the other along an axis, of this field or of one that contains it."""
-        found: Self = _find_field(arrays).concatenate(arrays, axis=axis)
+        given = list(iterate("what is joined", arrays))
+        found: Self = _find_field([self, *given]).concatenate(given, axis=axis)
         return found
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the words: an array on a device comes back on the host."""
-        return type(self), (self.field, np.array(self.numpy()), self.form)
+        return type(self), (self.field, np.array(self.words()), self.form)
 
     # --- in graphs and calls of kernels ---
 
@@ -196,15 +212,6 @@ class FiniteFieldArray(ElementArray):
 
         The index is one of NumPy's, as in `__getitem__`. The values are broadcast.
         """
-        if (
-            isinstance(values, np.ndarray)
-            and values.dtype == self.prime.column_dtype
-            and self.prime.form == "montgomery"
-        ):
-            raise ArgumentTypeError(
-                f"{self.field.name}: an array of {values.dtype} may hold integers or words; assign "
-                "encode(integers) or from_words(words, form)"
-            )
         given = self.field._load_values(values, self).in_form(self.form)
         indexing.set_items(self.layout, self.data, item, given.data)
 
@@ -238,26 +245,53 @@ class FiniteFieldArray(ElementArray):
     # --- over many elements ---
 
     def sum(self, axis: Axes = None, *, keepdims: bool = False) -> Self:
-        """The sum over an axis or several, by default over all of them."""
+        """The sum over an axis or several, by default over all of them.
+
+        Args:
+            axis (int or tuple): The axis or axes; None for all of them.
+            keepdims (bool): Whether the result keeps these axes, with the length 1.
+        """
         return self.field.sum(self, axis=axis, keepdims=keepdims)
 
     def prod(self, axis: Axes = None, *, keepdims: bool = False) -> Self:
-        """The product over an axis or several, by default over all of them."""
+        """The product over an axis or several, by default over all of them.
+
+        Args:
+            axis (int or tuple): The axis or axes; None for all of them.
+            keepdims (bool): Whether the result keeps these axes, with the length 1.
+        """
         return self.field.prod(self, axis=axis, keepdims=keepdims)
 
     def dot(self, other: Any) -> Self:
         """The product by the rules of `np.dot`: over the last axis of this array and the last but
-        one of the other."""
-        field = self._find_field(other)
-        if not isinstance(other, FiniteFieldArray) or not self.ndim or not other.ndim:
-            return field.mul(self, other)
-        right: Any = other
-        if other.ndim < 3:
-            return field.matmul(self, right)
-        *leading, k, n = other.shape
-        columns = right.transpose(other.ndim - 2, *range(other.ndim - 2), other.ndim - 1)
-        product = field.matmul(self, columns.reshape(k, math.prod(leading) * n))
-        return product.reshape(*self.shape[:-1], *leading, n)
+        one of the other.
+
+        Args:
+            other (array or int): The right factor; an element alone multiplies every element.
+        """
+        return self._find_field(other).dot(self, other)
+
+    def vecdot(self, other: Any, axis: int = -1) -> Self:
+        """The sums of products along an axis, by the rules of `np.vecdot`.
+
+        Args:
+            other (array): The right factor; the other axes of both are broadcast.
+            axis (int): The axis, of both arrays.
+        """
+        return self._find_field(other).vecdot(self, other, axis=axis)
+
+    def __array_ufunc__(self, function: Any, method: str, *operands: Any, **options: Any) -> Any:
+        """NumPy's operators, `np.matmul` and `np.vecdot`; any other ufunc raises TypeError: it
+        would compute on words."""
+        compute = UFUNCS.get(function)
+        if compute is None or method != "__call__":
+            return NotImplemented
+        taken = {"axis"} if function.__name__ == "vecdot" else set()
+        if refused := sorted(set(options) - taken):
+            raise ArgumentTypeError(
+                f"np.{function.__name__} of {describe(self)} takes no option {', '.join(refused)}"
+            )
+        return compute(_find_field(operands), *operands, **options)
 
     def __array_function__(
         self, function: Any, _types: Any, arguments: Any, options: dict[str, Any]
@@ -270,9 +304,27 @@ NUMPY_FUNCTIONS: Functions = {
     **SHAPE_FUNCTIONS,
     np.sum: lambda a, axis=None, keepdims=False: a.sum(axis, keepdims=keepdims),
     np.prod: lambda a, axis=None, keepdims=False: a.prod(axis, keepdims=keepdims),
-    np.dot: lambda a, b: a.dot(b) if isinstance(a, FiniteFieldArray) else b.field.mul(a, b),
+    np.dot: lambda a, b: _find_field([a, b]).dot(a, b),
     np.where: lambda condition, x, y: _find_field([x, y]).where(condition, x, y),
 }
+
+UFUNCS: dict[Any, Callable[..., Any]] = {
+    np.add: lambda field, a, b: field.add(a, b),
+    np.subtract: lambda field, a, b: field.sub(a, b),
+    np.multiply: lambda field, a, b: field.mul(a, b),
+    np.divide: lambda field, a, b: field.div(a, b),
+    np.power: lambda field, a, exponent: field.power(a, exponent),
+    np.matmul: lambda field, a, b: field.matmul(a, b),
+    np.positive: lambda _field, a: +a,
+    np.negative: lambda field, a: field.neg(a),
+    np.square: lambda field, a: field.square(a),
+    np.equal: lambda _field, a, b: a == b if isinstance(a, FiniteFieldArray) else b == a,
+    np.not_equal: lambda _field, a, b: a != b if isinstance(a, FiniteFieldArray) else b != a,
+}
+"""NumPy's functions on arrays of a field, one operand of which is such an array. NumPy calls them
+for its own operators too, such as that of `np.int64(2) * x`."""
+if hasattr(np, "vecdot"):  # NumPy 2
+    UFUNCS[np.vecdot] = lambda field, a, b, axis=-1: field.vecdot(a, b, axis=axis)
 
 
 def _to_integers(values: Any) -> Any:
@@ -332,17 +384,32 @@ class FiniteField(ByIdentity, ABC, Generic[A]):
 
     @abstractmethod
     def encode(self, values: Any, *, reduce: bool = False) -> A:
-        """Elements on the host from Python values."""
+        """Elements on the host from Python values.
+
+        Args:
+            values (int or list or numpy.ndarray): The values, in nested lists or arrays.
+            reduce (bool): Whether integers are taken modulo p and not refused outside of 0 .. p-1.
+        """
 
     @abstractmethod
     def random(
         self, shape: int | Sequence[int], seed: int | np.random.Generator | None = None
     ) -> A:
-        """Uniformly distributed elements on the host; not for secrets."""
+        """Uniformly distributed elements on the host; not for secrets.
+
+        Args:
+            shape (int or tuple): The lengths of the axes.
+            seed (int or numpy.random.Generator): What determines the elements; None for new ones in
+                every call.
+        """
 
     @abstractmethod
     def contains(self, other: FiniteField[Any]) -> bool:
-        """Whether the field is an extension of another field."""
+        """Whether the field is an extension of another field.
+
+        Args:
+            other (FiniteField): The other field.
+        """
 
     @abstractmethod
     def _parse_scalar(self, operand: Operand) -> Scalar:
@@ -390,11 +457,20 @@ class FiniteField(ByIdentity, ABC, Generic[A]):
 
     @abstractmethod
     def power(self, a: A, exponent: int) -> A:
-        """Every element to one power; a negative exponent inverts, and 0 stays 0."""
+        """Every element to one power; a negative exponent inverts, and 0 stays 0.
+
+        Args:
+            a (array): The elements.
+            exponent (int): The power, of any sign.
+        """
 
     @abstractmethod
     def legendre(self, a: A) -> npt.NDArray[np.int8]:
-        """1 for squares, -1 for other elements, 0 for 0: an array on the host."""
+        """1 for squares, -1 for other elements, 0 for 0: an array on the host.
+
+        Args:
+            a (array): The elements.
+        """
 
     # --- names ---
 
@@ -416,14 +492,22 @@ class FiniteField(ByIdentity, ABC, Generic[A]):
     # --- conversion ---
 
     def decode(self, array: A) -> npt.NDArray[np.object_]:
-        """The elements as Python values, in a NumPy array of the same shape."""
+        """The elements as Python values, in a NumPy array of the same shape.
+
+        Args:
+            array (array): The elements.
+        """
         return self._check(array).ints()
 
     def from_words(self, data: Words, form: Form) -> A:
-        """Elements on the host from a copy of their words, in the form that the caller states."""
-        check_form(form)
-        if form == "montgomery" and self.form == "canonical":
-            raise ArgumentTypeError(explain_single_form(self.layout))
+        """Elements on the host from a copy of their words, in the form that the caller states.
+
+        Args:
+            data (numpy.ndarray): Words of shape (..., words of an element), each element below the
+                modulus.
+            form (str): "canonical", as `array.numpy()` has them, or "montgomery".
+        """
+        self.check_form(form)
         if not isinstance(data, np.ndarray):
             raise ArgumentTypeError(
                 f"{self.name}: words must be a NumPy array, not {type(data).__name__}"
@@ -441,70 +525,151 @@ class FiniteField(ByIdentity, ABC, Generic[A]):
             raise ElementRangeError(self.name, 0, bad * self.prime.words // self.layout.words)
         return self._wrap(own, form)
 
+    def check_form(self, form: Form) -> None:
+        """Raise unless elements of the field have this form.
+
+        Args:
+            form (str): "canonical" or "montgomery".
+        """
+        check_form(form)
+        if form == "montgomery" and self.form == "canonical":
+            raise ArgumentTypeError(explain_single_form(self.layout))
+
     def _check_words(self, data: Words) -> None:
         """Raise unless the last axes are those of an element, apart from the prime's."""
 
     def zeros(self, shape: int | Sequence[int]) -> A:
-        """Zeros on the host."""
+        """Zeros on the host.
+
+        Args:
+            shape (int or tuple): The lengths of the axes.
+        """
         return self.full(shape, 0)
 
     def ones(self, shape: int | Sequence[int]) -> A:
-        """Ones on the host."""
+        """Ones on the host.
+
+        Args:
+            shape (int or tuple): The lengths of the axes.
+        """
         return self.full(shape, 1)
 
     def full(self, shape: int | Sequence[int], value: Operand) -> A:
-        """Equal elements on the host; integers are taken modulo p."""
+        """Equal elements on the host; integers are taken modulo p.
+
+        Args:
+            shape (int or tuple): The lengths of the axes.
+            value (int or tuple): The element.
+        """
         lengths = parse_shape(shape, self.layout.element_bytes)
         element = self._make_element(self._parse_scalar(value), None)
         return self._wrap(elementwise.broadcast_to(self.layout, element, lengths).copy())
 
     def arange(self, *bounds: int) -> A:
-        """The integers of `range(*bounds)` modulo p, on the host."""
-        integers = (as_int(bound, "a bound of arange") for bound in bounds)
-        return self.encode(list(range(*integers)), reduce=True)
+        """The integers of `range(*bounds)` modulo p, on the host.
+
+        Args:
+            bounds (int): The arguments of `range`: stop, or start, stop and step.
+        """
+        integers = [as_int(bound, "a bound of arange") for bound in bounds]
+        if not 1 <= len(integers) <= 3:
+            raise ArgumentTypeError(f"{self.name}: arange takes 1 to 3 bounds, not {len(bounds)}")
+        if integers[2:] == [0]:
+            raise ArgumentValueError(f"{self.name}: the step of arange must not be 0")
+        numbers = range(*integers)
+        parse_shape(max(-(-(numbers.stop - numbers.start) // numbers.step), 0), 1)
+        return self.encode(list(numbers), reduce=True)
 
     # --- joining ---
 
     def concatenate(self, arrays: Sequence[A], *, axis: int = 0) -> A:
-        """Arrays one behind the other along an axis."""
+        """Arrays one behind the other along an axis.
+
+        Args:
+            arrays (sequence): The arrays, in one place.
+            axis (int): The axis along which they are joined.
+        """
         return self._wrap(self._join(arrays, axis, indexing.concatenate))
 
     def stack(self, arrays: Sequence[A], *, axis: int = 0) -> A:
-        """Arrays of one shape along a new axis."""
+        """Arrays of one shape along a new axis.
+
+        Args:
+            arrays (sequence): The arrays, in one place.
+            axis (int): The new axis of the result.
+        """
         return self._wrap(self._join(arrays, axis, indexing.stack))
 
     # --- element-wise operations ---
 
     def add(self, a: Operand, b: Operand) -> A:
-        """a + b."""
+        """a + b.
+
+        Args:
+            a (array or int): A summand: an array of the field, or what stands for one element.
+            b (array or int): The other summand.
+        """
         return self._combine("add", a, b, commutes=True)
 
     def sub(self, a: Operand, b: Operand) -> A:
-        """a - b."""
+        """a - b.
+
+        Args:
+            a (array or int): An array of the field, or what stands for one element.
+            b (array or int): What is subtracted.
+        """
         return self._combine("sub", a, b)
 
     def mul(self, a: Operand, b: Operand) -> A:
-        """a * b."""
+        """a * b.
+
+        Args:
+            a (array or int): A factor: an array of the field, or what stands for one element.
+            b (array or int): The other factor.
+        """
         return self._combine("mul", a, b, commutes=True)
 
     def neg(self, a: A) -> A:
-        """-a."""
+        """-a.
+
+        Args:
+            a (array): The elements.
+        """
         return self._compute("neg", a)
 
     def double(self, a: A) -> A:
-        """a + a."""
+        """a + a.
+
+        Args:
+            a (array): The elements.
+        """
         return self._compute("double", a)
 
     def square(self, a: A) -> A:
-        """a * a."""
+        """a * a.
+
+        Args:
+            a (array): The elements.
+        """
         return self._compute("square", a)
 
     def fma(self, a: Operand, b: Operand, c: Operand) -> A:
-        """a * b + c."""
+        """a * b + c.
+
+        Args:
+            a (array or int): A factor.
+            b (array or int): The other factor.
+            c (array or int): The summand.
+        """
         return self._compute("fma", a, b, c)
 
     def equal(self, a: Operand, b: Operand) -> npt.NDArray[np.bool_]:
-        """Whether elements are equal: an array of booleans on the host."""
+        """Whether elements are equal: an array of booleans on the host.
+
+        Args:
+            a (array or int): An array of the field, or what stands for one element.
+            b (array or int): What it is compared with.
+        """
         if isinstance(a, FiniteFieldArray) and isinstance(b, FiniteFieldArray):
             one, other = cast("A", a), cast("A", b)
             if one.form == other.form and one.field == self == other.field:
@@ -514,7 +679,12 @@ class FiniteField(ByIdentity, ABC, Generic[A]):
         return self._compare_words(first, second)
 
     def div(self, a: Operand, b: Operand) -> A:
-        """a / b; a divisor that is 0 raises `ZeroDivisionError`."""
+        """a / b; a divisor that is 0 raises `ZeroDivisionError`.
+
+        Args:
+            a (array or int): The dividend.
+            b (array or int): The divisor.
+        """
         if isinstance(b, FiniteFieldArray):
             array: Any = b
             field = array.field if self.contains(array.field) else self
@@ -527,11 +697,17 @@ class FiniteField(ByIdentity, ABC, Generic[A]):
         divisor = self._parse_scalar(b)
         inverse = self._invert_scalar(divisor)
         if inverse == self._parse_scalar(0):
-            raise ZeroDivisionError(f"{self.name}: division by {b}, which is 0 modulo p")
+            raise ElementDivisionError(f"{self.name}: division by {b}, which is 0 modulo p")
         return self.mul(a, inverse)
 
     def where(self, condition: npt.ArrayLike, a: Operand, b: Operand) -> A:
-        """a where the condition is true, else b; the condition is on the host."""
+        """a where the condition is true, else b; the condition is on the host.
+
+        Args:
+            condition (array of bool): The condition, on the host; broadcast.
+            a (array or int): The elements where it is true.
+            b (array or int): The elements where it is false.
+        """
         first, second = self._operands((a, b))
         flags = np.array(condition, np.bool_)
         return self._wrap(self._select_words(flags, first, second))
@@ -542,10 +718,13 @@ class FiniteField(ByIdentity, ABC, Generic[A]):
         """1 / a. The inverse of 0 is 0; with `zero="error"` it is an error that names the first.
 
         On a device the error is raised when the result is fetched, or an array computed from it.
+
+        Args:
+            a (array): The elements.
+            zero (str): "zero" or "error": what the inverse of 0 is.
         """
         data = self._load(a)
-        if zero not in ("zero", "error"):
-            raise ArgumentTypeError(f"zero must be 'zero' or 'error', not {zero!r}")
+        check_choice("zero", zero, ("zero", "error"))
         inverses = self._invert_words(data)
         if zero == "error" and a.size:
             inverses = elementwise.forbid_zeros(
@@ -553,8 +732,8 @@ class FiniteField(ByIdentity, ABC, Generic[A]):
             )
         return self._wrap(inverses)
 
-    def _make_division_error(self, index: int) -> ZeroDivisionError:
-        return ZeroDivisionError(
+    def _make_division_error(self, index: int) -> ElementDivisionError:
+        return ElementDivisionError(
             f"{self.name}: element {index} is 0 and has no inverse; inverse(array, zero='zero') "
             "gives 0"
         )
@@ -562,7 +741,11 @@ class FiniteField(ByIdentity, ABC, Generic[A]):
     # --- squares ---
 
     def is_square(self, a: A) -> npt.NDArray[np.bool_]:
-        """Whether elements are squares, as 0 is: an array of booleans on the host."""
+        """Whether elements are squares, as 0 is: an array of booleans on the host.
+
+        Args:
+            a (array): The elements.
+        """
         return self.legendre(a) >= 0
 
     def sqrt(self, a: A, *, nonsquare: Literal["error", "zero"] = "error") -> A:
@@ -570,16 +753,19 @@ class FiniteField(ByIdentity, ABC, Generic[A]):
 
         An element that is not a square is an error that names the first; with `nonsquare="zero"`
         its root is 0. The call waits for the device.
+
+        Args:
+            a (array): The elements.
+            nonsquare (str): "error" or "zero": what the root of an element that is not a square is.
         """
         given = self._check(a)
-        if nonsquare not in ("error", "zero"):
-            raise ArgumentTypeError(f"nonsquare must be 'error' or 'zero', not {nonsquare!r}")
+        check_choice("nonsquare", nonsquare, ("error", "zero"))
         roots = self._find_roots(given)
         found = self.equal(self.square(roots), given)
         if found.all():
             return roots
         if nonsquare == "error":
-            raise ValueError(
+            raise NoSquareRootError(
                 f"{self.name}: element {int(np.argmin(found))} is not a square; "
                 "sqrt(array, nonsquare='zero') gives 0"
             )
@@ -593,25 +779,90 @@ class FiniteField(ByIdentity, ABC, Generic[A]):
     # --- sums and products over many elements ---
 
     def sum(self, a: A, *, axis: Axes = None, keepdims: bool = False) -> A:
-        """The sum over an axis or several, by default over all of them."""
+        """The sum over an axis or several, by default over all of them.
+
+        Args:
+            a (array): The elements.
+            axis (int or tuple): The axis or axes; None for all of them.
+            keepdims (bool): Whether the result keeps these axes, with the length 1.
+        """
         return self._reduce(self._sum_rows, 0, a, axis, keepdims)
 
     def prod(self, a: A, *, axis: Axes = None, keepdims: bool = False) -> A:
-        """The product over an axis or several, by default over all of them."""
+        """The product over an axis or several, by default over all of them.
+
+        Args:
+            a (array): The elements.
+            axis (int or tuple): The axis or axes; None for all of them.
+            keepdims (bool): Whether the result keeps these axes, with the length 1.
+        """
         return self._reduce(self._multiply_rows, 1, a, axis, keepdims)
 
-    def dot(self, a: A, b: A, *, axis: Axes = None) -> A:
-        """The sum of a * b over an axis or several, by default over all of them."""
-        return self.sum(self.mul(a, b), axis=axis)
+    def dot(self, a: Operand, b: Operand, *, axis: None = None) -> A:
+        """The product by the rules of `np.dot`: the inner product of vectors, the product of
+        matrices; of more axes over the last axis of a and the last but one of b.
+
+        Args:
+            a (array or int): The left factor; an element alone multiplies every element.
+            b (array or int): The right factor.
+            axis (None): Refused: `vecdot` sums products along an axis.
+        """
+        if axis is not None:
+            raise ArgumentTypeError(
+                f"{self.name}: dot takes no axis, like np.dot; vecdot(a, b, axis={axis}) sums "
+                "products along an axis"
+            )
+        one, other = cast("A", a), cast("A", b)
+        if not all(isinstance(each, FiniteFieldArray) and each.ndim for each in (a, b)):
+            return self.mul(a, b)
+        if one.ndim == other.ndim == 1:
+            return self.vecdot(one, other)
+        if other.ndim < 3:
+            return self.matmul(one, other)
+        *leading, k, n = other.shape
+        columns = other.transpose(other.ndim - 2, *range(other.ndim - 2), other.ndim - 1)
+        product = self.matmul(one, columns.reshape(k, math.prod(leading) * n))
+        return product.reshape(*one.shape[:-1], *leading, n)
+
+    def vecdot(self, a: A, b: A, *, axis: int = -1) -> A:
+        """The sums of a * b along an axis, by the rules of `np.vecdot`; nothing is conjugated.
+
+        Args:
+            a (array): The left factors.
+            b (array): The right factors; the other axes of both are broadcast.
+            axis (int): The axis, of both arrays.
+        """
+        number, moved = as_int(axis, "axis"), []
+        for each in (a, b):
+            if not isinstance(each, FiniteFieldArray):
+                self._check(each)
+            at = parse_axes(number, each.shape)[0]
+            order = [other for other in range(each.ndim) if other != at]
+            moved.append(each.transpose(*order, at))
+        if moved[0].shape[-1] != moved[1].shape[-1]:
+            raise ArgumentShapeError(
+                f"{self.name}: vecdot takes axes of one length; axis {number} of the shapes "
+                f"{a.shape} and {b.shape} has not"
+            )
+        return self.sum(self.mul(*moved), axis=-1)
 
     def matmul(self, a: A, b: A) -> A:
-        """The product of matrices or vectors, by the rules of `np.matmul`."""
+        """The product of matrices or vectors, by the rules of `np.matmul`.
+
+        Args:
+            a (array): The matrices or the vector on the left.
+            b (array): The matrices or the vector on the right.
+        """
         first, second = self._load(a), self._load(b)
         check_one_place([a, b])
         return self._wrap(self._multiply_matrices(first, second))
 
     def prefix_product(self, a: A) -> A:
-        """Every element times all elements before it in its row, along the last axis."""
+        """Every element times all elements before it in its row, along the last axis.
+
+        Args:
+            a (array): The elements.
+        """
         data = self._load(a)
         *leading, columns = a.shape or (1,)
         return self._wrap(self._multiply_prefixes(data, math.prod(leading), columns))
@@ -653,7 +904,7 @@ class FiniteField(ByIdentity, ABC, Generic[A]):
         axis: int,
         join: Callable[[ElementLayout, Sequence[ElementData], int], ElementData],
     ) -> ElementData:
-        given = list(arrays)
+        given = list(iterate(f"{self.name}: what is joined", arrays))
         if not given:
             raise ArgumentShapeError(f"{self.name}: there are no arrays to join")
         data = [self._load(each) for each in given]
@@ -726,4 +977,7 @@ def as_int(number: Any, what: str) -> int:
     is_integer = hasattr(number, "__index__") and not isinstance(number, ElementArray)
     if isinstance(number, bool | np.bool_) or not is_integer:
         raise ArgumentTypeError(f"{what} must be an integer, not {type(number).__name__}")
-    return operator.index(number)
+    try:
+        return operator.index(number)
+    except TypeError:  # an array of NumPy's that is not one integer
+        raise ArgumentTypeError(f"{what} must be an integer, not {describe(number)}") from None

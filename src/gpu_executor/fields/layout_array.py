@@ -12,11 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from gpu_executor.arrays.device_array import DeviceArray, Shape
 from gpu_executor.arrays.typed_array import TypedArray
 from gpu_executor.calls.dispatch import ArrayDevice
-from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
+from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, ArgumentValueError
 from gpu_executor.ops import elementwise, indexing
 from gpu_executor.ops.elementwise import ElementData, Words
 from gpu_executor.primes import ElementLayout
@@ -26,7 +27,7 @@ class LayoutArray(TypedArray):
     """Elements on the host or on a device; axes are axes of elements."""
 
     __slots__ = ("data", "shape")
-    __array_ufunc__ = None  # NumPy leaves its operators to the subclasses
+    __array_ufunc__: Any = None  # NumPy leaves its operators to the subclasses
 
     data: ElementData
     shape: Shape
@@ -41,7 +42,12 @@ class LayoutArray(TypedArray):
         raise NotImplementedError
 
     def join(self, arrays: Sequence[Any], axis: int) -> Self:
-        """Arrays of this kind, this one among them, one behind the other along an axis."""
+        """Arrays of this kind, one behind the other along an axis.
+
+        Args:
+            arrays (sequence): The arrays, this one among them, in one place.
+            axis (int): The axis along which they are joined.
+        """
         raise NotImplementedError
 
     # --- place ---
@@ -77,15 +83,42 @@ class LayoutArray(TypedArray):
     def nbytes(self) -> int:
         return self.data.nbytes
 
-    def numpy(self) -> Words:
-        """The words, shape (..., columns), in the array's form; read-only for an array on the host,
-        whose words they are.
-        """
+    def words(self) -> Words:
+        """The words as they are stored, in the array's form, on the host: shape (..., words of an
+        element). Read-only for an array on the host, whose words they are."""
         if isinstance(self.data, DeviceArray):
             return self.data.numpy()
         found = self.data.view()
         found.flags.writeable = False  # the elements must stay below the modulus
         return found
+
+    def numpy(self) -> Words:
+        """The words in canonical form, on the host: shape (..., words of an element). They may be
+        those of the array, and are read-only then."""
+        raise NotImplementedError
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Words:
+        """What `numpy()` returns.
+
+        Args:
+            dtype (dtype): The unsigned type of the words; None for that of the field.
+            copy (bool): Whether the words are a copy; None for where that is necessary.
+        """
+        column = self.layout.column_dtype
+        wanted = column if dtype is None else np.dtype(dtype)
+        if wanted.kind != "u" or not np.can_cast(column, wanted):
+            raise ArgumentTypeError(
+                f"{self.layout.name}: an array of elements becomes an array of words of {column}, "
+                f"not of {wanted}; tolist() returns Python integers"
+            )
+        found = self.numpy()
+        is_shared = isinstance(self.data, np.ndarray) and np.may_share_memory(found, self.data)
+        if copy is False and not (is_shared and wanted == found.dtype):
+            raise ArgumentValueError(
+                "the canonical words of this array are not in host memory, so copy=False is not "
+                "possible"
+            )
+        return found.astype(wanted, copy=bool(copy))
 
     # --- shape ---
 
@@ -104,13 +137,16 @@ class LayoutArray(TypedArray):
 
     def __len__(self) -> int:
         if not self.shape:
-            raise TypeError("an array without axes has no length")
+            raise ArgumentTypeError("an array without axes has no length")
         return self.shape[0]
 
     def reshape(self, *shape: int | Shape) -> Self:
         """The same elements in another shape, given as lengths or as one tuple; one may be -1.
 
         A view where NumPy's rules allow it, else a copy.
+
+        Args:
+            shape (int or tuple): The lengths of the axes.
         """
         given: Any = shape[0] if len(shape) == 1 and np.iterable(shape[0]) else shape
         try:
@@ -139,7 +175,11 @@ class LayoutArray(TypedArray):
         return self.reshape(-1)
 
     def transpose(self, *axes: int | Shape | None) -> Self:
-        """A view with the axes in another order, by default reversed."""
+        """A view with the axes in another order, by default reversed.
+
+        Args:
+            axes (int or tuple): The axes in their new order.
+        """
         given: Any = axes[0] if len(axes) == 1 else axes
         by_default = given is None or (isinstance(given, tuple) and not given)
         order = self._reverse_axes() if by_default else parse_axes(given, self.shape)
@@ -172,7 +212,7 @@ class LayoutArray(TypedArray):
 
     def __iter__(self) -> Iterator[Self]:
         if not self.shape:
-            raise TypeError("an array without axes cannot be iterated over")
+            raise ArgumentTypeError("an array without axes cannot be iterated over")
         return (self[index] for index in range(self.shape[0]))
 
 

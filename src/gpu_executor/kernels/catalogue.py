@@ -31,6 +31,7 @@ from gpu_executor.kernels.modules import (
 from gpu_executor.kernels.reduction import BY_BLOCK_SUFFIX, reduction_kernel
 from gpu_executor.kernels.wgsl_texts import REDUCTIONS
 from gpu_executor.primes import NAMED, Prime, words
+from gpu_executor.primes.named import RENAMED
 from gpu_executor.spirv import read_interface
 
 Array = npt.NDArray[Any]
@@ -110,6 +111,10 @@ def _load(name: str) -> Kernel:
     if found := split_field_name(name):
         field, operation = found
         return field_kernel(NAMED[field], operation)
+    for old, new in RENAMED.items():
+        operation = name.removeprefix(f"{old.lower()}_")
+        if operation in FIELD_OPERATIONS:
+            raise KernelError(f"the kernel {name!r} is now named '{new.lower()}_{operation}'")
     raise KernelError(f"there is no kernel {name!r}; the names are {', '.join(names())}")
 
 

@@ -189,7 +189,7 @@ class TrustedSetup:
             return loaded
         points = make()
         if folder is not None:
-            content = points.affine().to_host().numpy().tobytes()
+            content = points.affine().words().tobytes()
             write_points(folder, name, self.digest, content)
         return points
 

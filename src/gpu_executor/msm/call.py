@@ -19,17 +19,21 @@ from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError
 from gpu_executor.fields import FieldArray
 from gpu_executor.fields.layout_array import LayoutArray
 from gpu_executor.msm.host import HostMsmPlan, run_on_host
-from gpu_executor.msm.parts import MsmParts, plan_parts, plan_whole, starts_with_points
+from gpu_executor.msm.parts import MsmParts, plan_parts, plan_whole
 from gpu_executor.msm.run import run_on_device, run_tables
-from gpu_executor.msm.scalars import CurveGroup, load_scalars, to_scalar_words
+from gpu_executor.msm.scalars import (
+    CurveGroup,
+    load_scalars,
+    make_shape_error,
+    to_scalar_words,
+)
 from gpu_executor.msm.tables import PointTable
 from gpu_executor.ops import elementwise
 from gpu_executor.ops.elementwise import ElementData, Words
 from gpu_executor.ops.operation import operation
 from gpu_executor.ops.points import to_affine
-from gpu_executor.ops.scalars import count_bits, takes_any_words
+from gpu_executor.ops.scalars import count_bits
 from gpu_executor.primes.curve_key import CurveKey
-from gpu_executor.primes.encoding import ByteOrder
 from gpu_executor.primes.glv import Glv
 
 if TYPE_CHECKING:
@@ -40,16 +44,14 @@ def run_msm(
     curve: CurveGroup,
     points: LayoutArray,
     scalars: Any,
-    byteorder: ByteOrder,
     device: Backend | None,
     glv: Glv | None,
 ) -> ElementData:
     """`Curve.msm` of points: words in their place. `glv` is given only for points in the group of
     prime order."""
     target, shape = _find_target(curve, points, device), points.shape
-    place, streams = target or points.place, target is not None
-    factors = _load_factors(curve, shape, place, scalars, byteorder, glv, streams=streams)
-    batch = _find_batch(curve, shape, factors)
+    factors = load_scalars(curve.scalar_field, target or points.place, scalars)
+    batch = _find_batch(curve, shape, scalars, factors)
     if target is None:
         return _run_in_place(curve.key, points.data, factors, batch, glv)
     assert isinstance(points.data, np.ndarray)
@@ -60,12 +62,11 @@ def run_table_msm(
     curve: CurveGroup,
     table: PointTable,
     scalars: Any,
-    byteorder: ByteOrder,
     device: Backend | None,
 ) -> DeviceArray:
     """`Curve.msm` of the points of a table: words on its device."""
     _find_target(curve, table, device)
-    factors, batch = _load_table_scalars(curve, table, scalars, byteorder)
+    factors, batch = _load_table_scalars(curve, table, scalars)
     return run_tables(curve.key, table.plan, table.data, factors, batch)
 
 
@@ -110,7 +111,6 @@ def explain_msm(
     points: LayoutArray | int,
     scalars: Any,
     batch: int,
-    byteorder: ByteOrder,
     device: Backend | None,
     glv: Glv | None,
 ) -> MsmParts | HostMsmPlan:
@@ -131,8 +131,8 @@ def explain_msm(
         msms = elementwise.find_common_shape(curve.scalar_field.prime, leading)
         bits, copies_scalars = curve.key.order.bit_length(), True
     else:
-        factors = _load_factors(curve, shape, place, scalars, byteorder, glv, streams=copies_points)
-        msms, bits = _find_batch(curve, shape, factors), count_bits(curve.key, factors)
+        factors = load_scalars(curve.scalar_field, place, scalars)
+        msms, bits = _find_batch(curve, shape, scalars, factors), count_bits(curve.key, factors)
         copies_scalars = not isinstance(factors, DeviceArray)
     count = _check_sizes(shape[-1], msms)
     if place is None or not place.runs_kernels:
@@ -154,14 +154,13 @@ def explain_table_msm(
     table: PointTable,
     scalars: Any,
     batch: int,
-    byteorder: ByteOrder,
     device: Backend | None,
 ) -> MsmParts:
     """`Curve.explain_msm` of the points of a table."""
     msms = _parse_batch(curve, scalars, batch)
     _find_target(curve, table, device)
     if scalars is not None:
-        msms = _load_table_scalars(curve, table, scalars, byteorder)[1]
+        msms = _load_table_scalars(curve, table, scalars)[1]
     whole = dataclasses.replace(table.plan, batch=_check_sizes(table.count, msms))
     return plan_parts(table.key, whole, table.device, table.device.free_memory, has_table=True)
 
@@ -186,43 +185,6 @@ def _check_sizes(points: int, batch: Shape) -> int:
     return count
 
 
-def _load_factors(
-    curve: CurveGroup,
-    points: Shape,
-    place: ArrayDevice | None,
-    scalars: Any,
-    byteorder: ByteOrder,
-    glv: Glv | None,
-    *,
-    streams: bool,
-) -> ElementData:
-    """The words of scalars for points of that shape and place, on the host or in that place: below
-    the order, unless `glv` splits them there."""
-    # The halves of a scalar are those of any number that is congruent.
-    halves = glv is not None and place is not None and not streams
-    factors: ElementData = load_scalars(
-        curve.scalar_field,
-        place,
-        scalars,
-        byteorder,
-        streams=streams or (halves and _come_late(curve, points, scalars, place)),
-        reduces=not halves,
-    )
-    return factors
-
-
-def _come_late(curve: CurveGroup, points: Shape, scalars: Any, place: ArrayDevice | None) -> bool:
-    """Whether scalars stay on the host until the device has begun with the points: words of any
-    numbers, for one MSM of points of that shape and place."""
-    prime = curve.scalar_field.prime
-    is_words = isinstance(scalars, np.ndarray) and scalars.dtype == prime.column_dtype
-    if place is None or not is_words or not takes_any_words(prime) or place.is_recording:
-        return False
-    return len(points) == 1 == scalars.ndim - len(prime.element_shape) and (
-        starts_with_points(curve.key, points[0], place.info)
-    )
-
-
 def _find_target(curve: CurveGroup, points: Any, device: Backend | None) -> ArrayDevice | None:
     """The device that points of the host are copied to; None if they stay where they are."""
     if device is None:
@@ -242,20 +204,22 @@ def _find_target(curve: CurveGroup, points: Any, device: Backend | None) -> Arra
     return require_array_device(device)
 
 
-def _find_batch(curve: CurveGroup, shape: Shape, factors: ElementData) -> Shape:
-    """The leading axes of points and of scalars, broadcast."""
+def _find_batch(curve: CurveGroup, shape: Shape, scalars: Any, factors: ElementData) -> Shape:
+    """The leading axes of points and of scalars, broadcast; `factors` are the scalars' words."""
     prime = curve.scalar_field.prime
     given = elementwise.get_shape(prime, factors)
     if not shape or not given or shape[-1] != given[-1]:
-        raise ArgumentShapeError(
+        raise make_shape_error(
+            curve.scalar_field,
+            scalars,
             f"{curve.name}: msm takes as many scalars as points along the last axis; the shapes "
-            f"are {shape} (points) and {given} (scalars)"
+            f"are {shape} (points) and {given} (scalars)",
         )
     return elementwise.find_common_shape(prime, [shape[:-1], given[:-1]])
 
 
 def _load_table_scalars(
-    curve: CurveGroup, table: PointTable, scalars: Any, byteorder: ByteOrder
+    curve: CurveGroup, table: PointTable, scalars: Any
 ) -> tuple[ElementData, Shape]:
     """The scalars for the points of a table as canonical words, and their leading axes."""
     if table.curve is not curve and table.curve != curve:
@@ -269,11 +233,13 @@ def _load_table_scalars(
             f"{curve.name}: the scalars and the table are on different devices, as different "
             "backends opened them; scalars.to_host() copies the scalars"
         )
-    factors = to_scalar_words(curve.scalar_field, scalars, byteorder, table.device)
+    factors = to_scalar_words(curve.scalar_field, scalars)
     given = elementwise.get_shape(curve.scalar_field.prime, factors)
     if not given or given[-1] != table.count:
-        raise ArgumentShapeError(
+        raise make_shape_error(
+            curve.scalar_field,
+            scalars,
             f"{curve.name}: the table has {table.count} points, and the scalars have the shape "
-            f"{given}; the last axis has a scalar for each point"
+            f"{given}; the last axis has a scalar for each point",
         )
     return factors, given[:-1]

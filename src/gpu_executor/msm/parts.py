@@ -269,12 +269,6 @@ def _choose_part(
     return part, nbytes, reasons
 
 
-def starts_with_points(curve: CurveKey, points: int, info: DeviceInfo) -> bool:
-    """Whether the device begins with the points of one MSM before its scalars are copied from the
-    host."""
-    return copies_late(points, 1, info) or choose_tables(curve, points, 1, info) > 1
-
-
 def copies_late(points: int, batch: int, info: DeviceInfo) -> bool:
     """Whether scalars are copied from the host in slices, after the device has begun with the
     points. A CPU computes on the cores that copy."""

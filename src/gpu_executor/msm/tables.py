@@ -97,7 +97,11 @@ class PointTable(ByIdentity):
         )
 
     def save(self, path: str | Path) -> None:
-        """Write the table to a file, which `curve.load_table` reads for the same points."""
+        """Write the table to a file, which `curve.load_table` reads for the same points.
+
+        Args:
+            path (str or Path): The file.
+        """
         words = self.data.numpy().tobytes()
         header: dict[str, str | int] = {
             "format": FILE_FORMAT,

@@ -20,7 +20,12 @@ import numpy.typing as npt
 
 from gpu_executor.arrays.device_array import DeviceArray, Shape
 from gpu_executor.calls.dispatch import ArrayCopy, ArrayDevice, Dispatch, Step
-from gpu_executor.errors import ArgumentShapeError
+from gpu_executor.errors import (
+    ArgumentShapeError,
+    ArgumentTypeError,
+    ArgumentValueError,
+    ElementIndexError,
+)
 from gpu_executor.kernels.indexing import SKIPPED, gather_kernel, scatter_kernel
 from gpu_executor.ops.elementwise import ElementData, get_shape, reshape
 from gpu_executor.ops.operation import operation
@@ -39,16 +44,16 @@ def parse_index(shape: Shape, item: Any) -> Index:
     entries = tuple(_parse_entry(each) for each in (item if isinstance(item, tuple) else (item,)))
     axes = sum(_count_axes(entry) for entry in entries)
     if axes > len(shape):
-        raise IndexError(f"{axes} indices for an array of shape {shape}")
+        raise ElementIndexError(f"{axes} indices for an array of shape {shape}")
     ellipses = sum(entry is Ellipsis for entry in entries)
     if ellipses > 1:
-        raise IndexError("an index can have only a single ellipsis ('...')")
+        raise ElementIndexError("an index can have only a single ellipsis ('...')")
     return entries if ellipses else (*entries, Ellipsis)
 
 
 def _parse_entry(entry: Any) -> Any:
     if entry is None or entry is Ellipsis or isinstance(entry, slice):
-        return entry
+        return _check_slice(entry) if isinstance(entry, slice) else entry
     if isinstance(entry, bool | np.bool_):
         return np.array(entry)  # a mask without axes, as in NumPy
     if isinstance(entry, int | np.integer):
@@ -62,10 +67,19 @@ def _parse_entry(entry: Any) -> Any:
     elif hasattr(entry, "__index__") and not hasattr(entry, "shape"):
         return operator.index(entry)
     described = getattr(entry, "dtype", type(entry).__name__)
-    raise IndexError(
+    raise ElementIndexError(
         "an array of elements is indexed by integers, slices, an ellipsis, None, and arrays or "
         f"lists of integers or booleans on the host, not by {described}"
     )
+
+
+def _check_slice(entry: slice) -> slice:
+    for each in (entry.start, entry.stop, entry.step):
+        if each is not None and not hasattr(each, "__index__"):
+            raise ArgumentTypeError(f"the bounds of a slice are integers or None, not {each!r}")
+    if entry.step is not None and operator.index(entry.step) == 0:
+        raise ArgumentValueError("the step of a slice must not be 0")
+    return entry
 
 
 def _count_axes(entry: Any) -> int:
@@ -86,13 +100,21 @@ def get_items(layout: ElementLayout, data: ElementData, item: Any) -> ElementDat
     """
     shape = get_shape(layout, data)
     index = parse_index(shape, item)
-    if not is_basic(index):
-        return _gather(layout, data, index)
-    found = data[_with_columns(layout, index)]
+    try:
+        if not is_basic(index):
+            return _gather(layout, data, index)
+        found = data[_with_columns(layout, index)]
+    except IndexError as error:
+        raise _make_index_error(shape, error) from None
     is_element = len(index) == len(shape) + 1 and all(isinstance(each, int) for each in index[:-1])
     if is_element and not _has_ellipsis(item):
         return found.copy()
     return found
+
+
+def _make_index_error(shape: Shape, error: IndexError) -> ElementIndexError:
+    """NumPy's error about an index, for elements of that shape."""
+    return ElementIndexError(f"{error}; the shape is {shape}")
 
 
 def _with_columns(layout: ElementLayout, index: Index) -> Index:
@@ -110,7 +132,17 @@ def set_items(layout: ElementLayout, data: ElementData, item: Any, values: Eleme
     Values are broadcast to the shape of the selection. Where an index array selects an element
     several times, the last value is written.
     """
-    index = parse_index(get_shape(layout, data), item)
+    shape = get_shape(layout, data)
+    index = parse_index(shape, item)
+    try:
+        _write_items(layout, data, index, values)
+    except IndexError as error:
+        raise _make_index_error(shape, error) from None
+
+
+def _write_items(
+    layout: ElementLayout, data: ElementData, index: Index, values: ElementData
+) -> None:
     if isinstance(data, DeviceArray):
         assert isinstance(values, DeviceArray)
         if is_basic(index):
@@ -123,10 +155,12 @@ def set_items(layout: ElementLayout, data: ElementData, item: Any, values: Eleme
     assert not isinstance(values, DeviceArray)
     try:
         data[_with_columns(layout, index)] = values
-    except ValueError:
+    except ValueError as error:
         shape = get_shape(layout, data[_with_columns(layout, index)])
         _check_assignable(layout, get_shape(layout, values), shape)
-        raise
+        raise ArgumentValueError(
+            f"{layout.name}: {error}; copy() makes an array to write to"
+        ) from None
 
 
 def copy_items(layout: ElementLayout, values: ElementData, target: ElementData) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,6 @@ from gpu_executor.primes import Prime
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.glv import Glv
 
-SCALAR_COPIES = 8
-"""Scalars are reduced on the device if free memory has room for so many copies of them."""
 FIRST_SCANNED_SCALARS, SCANNED_SCALARS, UNITED_ROWS = 8, 1 << 16, 1 << 10
 """Scalars of the host whose bits are counted at once, and how many of them become one row."""
 MAX_ORDER_WORDS = 24
@@ -32,28 +30,21 @@ def put_scalars(device: ArrayDevice, scalars: ElementData) -> DeviceArray:
     return scalars if isinstance(scalars, DeviceArray) else device.put(scalars)
 
 
-def can_reduce_scalars(
-    device: ArrayDevice | None, prime: Prime, nbytes: int
-) -> TypeGuard[ArrayDevice]:
-    """Whether there is a device with memory for so many bytes of scalars, and kernels take any
+def can_reduce(device: ArrayDevice, prime: Prime) -> bool:
+    """Whether the device has the kernel of `reduce_scalars`, which takes a few subtractions for any
     number of as many bytes as an element."""
-    if device is None or device.free_memory < nbytes * SCALAR_COPIES:
+    runs = device.runs_kernels and not device.is_recording
+    if not runs or prime.element_bytes > 4 * MAX_ORDER_WORDS:
         return False
-    return takes_any_words(prime)
-
-
-def takes_any_words(prime: Prime) -> bool:
-    """Whether few subtractions reduce any number of as many bytes as an element of the scalar
-    field."""
-    return prime.bits > 8 * prime.element_bytes - 4 and prime.element_bytes <= 4 * MAX_ORDER_WORDS
+    return prime.bits > 8 * prime.element_bytes - 4
 
 
 def reduce_scalars(
     device: ArrayDevice, prime: Prime, given: npt.NDArray[Any], *, big_endian: bool
 ) -> DeviceArray:
-    """Scalars modulo the prime, as words on the device. `given` are bytes or words on the host, as
-    many bytes along the last axis as an element has."""
-    leading = given.shape[: given.ndim - (given.dtype == np.uint8 or len(prime.element_shape))]
+    """Numbers modulo the prime, as canonical words on the device. `given` are bytes on the host, as
+    many along the last axis as an element has."""
+    leading = given.shape[:-1]
     columns = np.ascontiguousarray(given).view(prime.column_dtype)
     raw = device.put(columns.reshape((*leading, *prime.element_shape)))
     made = device.empty(raw.shape, raw.dtype)

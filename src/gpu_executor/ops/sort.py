@@ -18,7 +18,7 @@ from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.calls.arguments import as_numbers, describe, parse_count
 from gpu_executor.calls.dispatch import ArrayCopy, ArrayDevice, Dispatch, Step
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
+from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, ArgumentValueError
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.indexing import gather_kernel
 from gpu_executor.kernels.sorting import (
@@ -140,15 +140,15 @@ def bincount(x: Array, /, length: int) -> Any:
         length (int): The number of counts.
 
     Raises:
-        ValueError: An element is negative or not below `length`. For a device array the error is
-            raised when the counts, or an array computed from them, are fetched.
+        ArgumentValueError: An element is negative or not below `length`. For a device array the
+            error is raised when the counts, or an array computed from them, are fetched.
     """
     x = _check_array("bincount", x, (UINT32, INT32))
     return _bincount(x, parse_count("bincount: length", length))
 
 
-def _make_bin_error(bins: int, index: int) -> ValueError:
-    return ValueError(
+def _make_bin_error(bins: int, index: int) -> ArgumentValueError:
+    return ArgumentValueError(
         f"bincount: element {index} is not in 0 .. length - 1, and length is {bins}; give a "
         "larger length, or leave out such elements"
     )

@@ -134,12 +134,18 @@ def _check_range(prime: Prime, values: list[int]) -> None:
 
 
 def bytes_to_words(
-    prime: Prime, data: BytesLike, *, byteorder: ByteOrder = "big", width: int | None = None
+    prime: Prime,
+    data: BytesLike,
+    *,
+    byteorder: ByteOrder = "big",
+    width: int | None = None,
+    reduce: bool = False,
 ) -> Elements:
     """Return the canonical words of elements of `width` bytes each, by default `byte_width(prime)`.
 
     A bytes-like object holds the elements one after another. An array of `uint8` holds one element
-    along its last axis. An element that is not below p raises ElementRangeError.
+    along its last axis. An element that is not below p raises ElementRangeError, or is taken modulo
+    p with `reduce`.
     """
     size = prime.element_bytes
     rows, shape = to_byte_rows(prime, data, check_width(prime, width))
@@ -155,8 +161,11 @@ def bytes_to_words(
         elements = padded.view(prime.column_dtype)
         too_large = _find_first_nonzero(upwards[:, size:])
     bad = [at for at in (too_large, words.first_not_below(prime, elements)) if at is not None]
-    if bad:
+    if bad and not reduce:
         raise ElementRangeError(f"{prime.name} from bytes", 0, min(bad))
+    if bad:
+        numbers = (int.from_bytes(row, byteorder) for row in map(bytes, rows))
+        elements = words.from_ints(prime, [number % prime.modulus for number in numbers])
     return elements.reshape((*shape, *prime.element_shape))
 
 
@@ -217,17 +226,21 @@ def check_width(prime: Prime, width: int | None) -> int:
     """Return the number of bytes of an element: `byte_width(prime)` for None."""
     if width is None:
         return byte_width(prime)
-    if isinstance(width, bool | np.bool_) or not hasattr(width, "__index__"):
+    try:
+        number = None if isinstance(width, bool | np.bool_) else operator.index(width)
+    except TypeError:
+        number = None
+    if number is None:
         raise ArgumentTypeError(f"{prime.name}: width is {width!r}; it must be an integer")
-    if not 1 <= width <= MAX_WIDTH:
-        bound = f"at most {MAX_WIDTH:,}" if width > 0 else "at least 1"
-        raise ArgumentShapeError(f"{prime.name}: width is {width}; it must be {bound}")
-    return operator.index(width)
+    if not 1 <= number <= MAX_WIDTH:
+        bound = f"at most {MAX_WIDTH:,}" if number > 0 else "at least 1"
+        raise ArgumentShapeError(f"{prime.name}: width is {number}; it must be {bound}")
+    return number
 
 
 def is_little(prime: Prime, byteorder: str) -> bool:
     """Return whether the first byte is the least significant one."""
-    if byteorder not in ("big", "little"):
+    if not isinstance(byteorder, str) or byteorder not in ("big", "little"):
         raise ArgumentTypeError(
             f"{prime.name}: byteorder is {byteorder!r}; it must be 'big' or 'little'"
         )

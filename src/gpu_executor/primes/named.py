@@ -1,9 +1,15 @@
 """The named primes: `NAMED["bls12_381_fr"]` and `BLS12_381_FR` are the same object.
 
+FQ is the base field of a curve, the field of coordinates. FR is its scalar field, whose modulus is
+the order of the group.
+
 Roots of unity are powers of the smallest generator. For all of these primes, other libraries agree
 on that generator. A prime's docstring says where some libraries use other roots.
 """
 
+from typing import NoReturn
+
+from gpu_executor.errors import RemovedNameError
 from gpu_executor.primes import moduli
 from gpu_executor.primes.prime import Prime
 
@@ -15,16 +21,14 @@ BN254_FR = Prime("bn254_fr", moduli.BN254_R)
 """Its generator is 5; halo2 takes powers of 7, which is a generator too."""
 BLS12_377_FQ = Prime("bls12_377_fq", moduli.BLS12_377_Q)
 BLS12_377_FR = Prime("bls12_377_fr", moduli.BLS12_377_R)
-SECP256K1 = Prime("secp256k1", moduli.SECP256K1_Q)
-"""The base field: coordinates of points."""
-SECP256K1_FN = Prime("secp256k1_fn", moduli.SECP256K1_R)
-"""The scalar field: its modulus is the order n of the group."""
-CURVE25519 = Prime("curve25519", moduli.CURVE25519_Q)
+SECP256K1_FQ = Prime("secp256k1_fq", moduli.SECP256K1_Q)
+SECP256K1_FR = Prime("secp256k1_fr", moduli.SECP256K1_R)
+CURVE25519_FQ = Prime("curve25519_fq", moduli.CURVE25519_Q)
 """The base field of Curve25519 and Ed25519."""
-PALLAS = Prime("pallas", moduli.PALLAS_Q)
-"""The base field of Pallas and scalar field of Vesta."""
-VESTA = Prime("vesta", moduli.VESTA_Q)
-"""The base field of Vesta and scalar field of Pallas."""
+PALLAS_FQ = Prime("pallas_fq", moduli.PALLAS_Q)
+VESTA_FQ = Prime("vesta_fq", moduli.VESTA_Q)
+PALLAS_FR, VESTA_FR = VESTA_FQ, PALLAS_FQ
+"""The base field of each curve is the scalar field of the other."""
 GOLDILOCKS = Prime("goldilocks", moduli.GOLDILOCKS_P, canonical=True)
 """Its generator is 7, and its root of order 2^32 is 1753635133440165772; Plonky2 and Winterfell
 take 7277203076849721926 as that root."""
@@ -39,9 +43,26 @@ NAMED: dict[str, Prime] = {
         *(BLS12_381_FQ, BLS12_381_FR),
         *(BN254_FQ, BN254_FR),
         *(BLS12_377_FQ, BLS12_377_FR),
-        *(SECP256K1, SECP256K1_FN),
-        CURVE25519,
-        *(PALLAS, VESTA),
+        *(SECP256K1_FQ, SECP256K1_FR),
+        CURVE25519_FQ,
+        *(PALLAS_FQ, VESTA_FQ),
         *(GOLDILOCKS, BABYBEAR, KOALABEAR, MERSENNE31),
     )
 }
+
+RENAMED = {
+    "SECP256K1": "SECP256K1_FQ",
+    "SECP256K1_FN": "SECP256K1_FR",
+    "CURVE25519": "CURVE25519_FQ",
+    "PALLAS": "PALLAS_FQ",
+    "VESTA": "VESTA_FQ",
+}
+"""Names of fields in earlier versions, and the names that have taken their place."""
+
+
+def refuse_name(module: str, name: str) -> NoReturn:
+    """Raise for a name that a module of fields or primes does not have; for one of an earlier
+    version the error says the new name."""
+    if name in RENAMED:
+        raise RemovedNameError(f"{module}.{name} is now {module}.{RENAMED[name]}")
+    raise AttributeError(f"module {module!r} has no attribute {name!r}")

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gpu_executor.common.lean_dataclass import dataclass
-from gpu_executor.errors import KernelError
+from gpu_executor.errors import ArgumentValueError, KernelError
 from gpu_executor.primes.moduli import ODD_FACTORS
 from gpu_executor.primes.number_theory import (
     check_factors,
@@ -77,7 +77,9 @@ class LimbLayout:
     def split(self, value: int) -> tuple[int, ...]:
         """Return `value` as limbs, the least significant first."""
         if not 0 <= value < 1 << (self.bits * self.count):
-            raise ValueError(f"{value:#x} does not fit {self.count} limbs of {self.bits} bits")
+            raise ArgumentValueError(
+                f"{value:#x} does not fit {self.count} limbs of {self.bits} bits"
+            )
         mask = (1 << self.bits) - 1
         return tuple(value >> (self.bits * limb) & mask for limb in range(self.count))
 

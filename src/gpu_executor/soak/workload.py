@@ -37,7 +37,7 @@ RANDOM_FIELD_ELEMENTS = 1_024
 """The number of random elements of each field that operands are drawn from, in addition to the edge
 values."""
 
-FIELDS = ("bls12_381_fq", "bls12_381_fr", "secp256k1", "goldilocks", "babybear")
+FIELDS = ("bls12_381_fq", "bls12_381_fr", "secp256k1_fq", "goldilocks", "babybear")
 FIELD_KERNELS = tuple(
     f"{field}_{operation}" for field in FIELDS for operation in ("add", "mont_mul")
 )
