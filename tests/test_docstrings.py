@@ -89,8 +89,7 @@ def list_documented(docstring: str) -> list[str]:
 
 @functools.cache
 def list_covered() -> list[PublicFunction]:
-    found = [each for each in list_public() if each.module.startswith("gpu_executor.")]
-    return found
+    return [each for each in list_public() if each.module.startswith("gpu_executor.")]
 
 
 def test_the_walk_finds_functions_methods_and_constructors() -> None:

@@ -62,8 +62,8 @@ def test_callers_meet_no_errors_outside_the_tree() -> None:
 def test_divisions_and_roots(gpu: Gpu, place: Place, field: gx.Field) -> None:
     x = make_array(gpu, place, field, [4, 0, 1])
     divisions: list[Callable[[], Any]] = [
-        lambda: (1 / x).tolist(),
-        lambda: (x / x).tolist(),
+        lambda: list((1 / x).tolist()),
+        lambda: list((x / x).tolist()),
         lambda: field.inverse(x, zero="error").tolist(),
         lambda: x / 0,
         lambda: x / field.modulus,
