@@ -19,8 +19,8 @@ from gpu_executor.errors import (
     GpuError,
     NoDeviceError,
 )
-from gpu_executor.executor.call_arrays import LabelledArray, describe_array, make_lost_error
-from gpu_executor.executor.open_device import OpenDevice
+from gpu_executor.executor.jobs import LabelledArray
+from gpu_executor.executor.open_device import OpenDevice, describe_array, make_lost_error
 
 
 class ArrayPlacement:

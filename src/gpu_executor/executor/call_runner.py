@@ -20,7 +20,6 @@ from gpu_executor.arrays.typed_array import TypedArray
 from gpu_executor.backend import Backend
 from gpu_executor.calls.call import SignatureCache, as_arrays, check_keep, copy_elements
 from gpu_executor.errors import KernelError
-from gpu_executor.executor.call_arrays import label_arrays, touches_device, writes_to_device
 from gpu_executor.executor.device_pool import DevicePool
 from gpu_executor.executor.futures import CallerRunsFuture
 from gpu_executor.executor.jobs import (
@@ -56,7 +55,7 @@ class CallRunner:
 
     def run(self, kernel: Kernel, call: CallArguments) -> Any:
         """Run a call in this thread, on the device or devices that it belongs to."""
-        if touches_device(call):
+        if call.touches_device():
             return self.run_where_arrays_are(kernel, call)
         first, beside = self._pool.devices[0], self._pool.webgpu is not None
         on_first = self._pool.single_device and first.failed is None
@@ -89,7 +88,7 @@ class CallRunner:
             if failure is None:
                 result = device.run(kernel, call)
             else:
-                if isinstance(failure.error, Exception) and touches_device(call):
+                if isinstance(failure.error, Exception) and call.touches_device():
                     self._find_device(kernel, call)  # a clearer error if an array is elsewhere
                 result = device.finish_failed(failure.backend, kernel, call, failure.error)
         except BaseException as error:
@@ -110,7 +109,7 @@ class CallRunner:
         """Run a call that takes or returns device arrays, in this thread. If its results go to the
         host, a worker fetches them; otherwise the future is done."""
         done: Future[Any] = Future()
-        fetches = call.keep is False or not (call.out is None or writes_to_device(call))
+        fetches = call.keep is False or not (call.out is None or call.writes_to_device())
         try:
             if not fetches or self._pool.placement.is_recording():
                 done.set_result(self.run_where_arrays_are(kernel, call))
@@ -132,7 +131,7 @@ class CallRunner:
 
     def make_job(self, kernel: Kernel, call: CallArguments) -> Job:
         """Make the job of one call."""
-        if touches_device(call):
+        if call.touches_device():
             perform = partial(self.run_where_arrays_are, kernel, call)
             return self._make_device_job(kernel, call, perform)
         chunked = None if self._pool.single_device else self._chunk(kernel, call)
@@ -148,7 +147,7 @@ class CallRunner:
         for index, call in enumerate(calls):
             try:
                 self._check_arguments(kernel, call)
-                if touches_device(call):
+                if call.touches_device():
                     self._find_device(kernel, call)
             except Exception as error:
                 add_index(error, index)
@@ -160,7 +159,7 @@ class CallRunner:
         known = {
             index: self._run_to_outcome(kernel, call)
             for index, call in enumerate(calls)
-            if touches_device(call)
+            if call.touches_device()
         }
         future = CallerRunsFuture(self._pool)
         job = future.job = make_batch_job(kernel, calls, future, known)
@@ -197,7 +196,7 @@ class CallRunner:
 
     def _find_device(self, kernel: Kernel, call: CallArguments) -> OpenDevice:
         """The device of a call that takes or returns device arrays."""
-        device = self._pool.placement.find_device(kernel.name, label_arrays(call))
+        device = self._pool.placement.find_device(kernel.name, call.label_arrays())
         if device.candidate.backend == "vulkan" and not kernel.spirv:
             raise KernelError(
                 f"kernel {kernel.name!r} has only WGSL, and {device.candidate}, which has the "

@@ -25,7 +25,6 @@ from gpu_executor.calls.dispatch import ArrayDevice, CopiesToDevice
 from gpu_executor.calls.streams import GeneratorStream, StreamJob, iterate_jobs
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import GpuError
-from gpu_executor.executor.call_arrays import touches_device
 from gpu_executor.executor.call_runner import CallRunner, Failure
 from gpu_executor.executor.candidates import (
     BackendName,
@@ -344,7 +343,7 @@ class GpuExecutor(Backend, Executor):
         import asyncio  # loaded already by any caller that awaits this
 
         call = CallArguments.of(check_kernel(kernel), arrays, out, params, out_shape, keep)
-        if touches_device(call) and self._pool.placement.is_recording():
+        if call.touches_device() and self._pool.placement.is_recording():
             self._check_open()
             return self._runner.run(kernel, call)  # another thread would not record it
         job = self._runner.make_job(kernel, call.detach())
@@ -382,7 +381,7 @@ class GpuExecutor(Backend, Executor):
         """
         kernel = check_kernel(fn)
         call = read_submission(kernel, args, kwargs)
-        if touches_device(call):
+        if call.touches_device():
             self._check_open()
             return self._runner.submit_to_device(kernel, call)
         job = self._runner.make_job(kernel, call)

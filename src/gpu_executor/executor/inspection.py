@@ -12,7 +12,6 @@ from typing import Any, Self
 from gpu_executor.calls.call import as_arrays
 from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import ClosedError
-from gpu_executor.executor.call_arrays import label_arrays, touches_device
 from gpu_executor.executor.candidates import DeviceRanking
 from gpu_executor.executor.device_metrics import DeviceProfile
 from gpu_executor.executor.device_pool import DevicePool
@@ -58,8 +57,8 @@ def explain(
     lines += [f"    -  {note}" for note in ranking.notes]
     device = next((each for each in pool.devices if each.failed is None), pool.devices[0])
     call = CallArguments(tuple(as_arrays(kernel, arrays)) if len(arrays) != 1 else tuple(arrays))
-    if touches_device(call):
-        device = pool.placement.find_device(kernel.name, label_arrays(call))
+    if call.touches_device():
+        device = pool.placement.find_device(kernel.name, call.label_arrays())
         index = pool.devices.index(device)
         lines.append(
             f"the device arrays are on device {index}, {device.candidate}: it runs the call"

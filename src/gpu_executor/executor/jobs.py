@@ -20,6 +20,8 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.arrays.overlaps import list_outputs
 from gpu_executor.arrays.typed_array import TypedWords
 from gpu_executor.calls.arguments import check_is_kernel, collect_jobs, zip_iterables
 from gpu_executor.calls.call import (
@@ -40,7 +42,6 @@ from gpu_executor.errors import (
     SettingsError,
     WrongResultError,
 )
-from gpu_executor.executor.future_internals import renew_lock
 from gpu_executor.executor.work_stealing import WorkSplit
 from gpu_executor.kernel import Kernel
 from gpu_executor.settings import check_positive
@@ -65,6 +66,10 @@ def check_kernel(
 
 
 Arrays = tuple[Array, ...]
+
+
+LabelledArray = tuple[str, DeviceArray]
+"""A device array, and how messages refer to it: "argument 0"."""
 
 
 class CallArguments(NamedTuple):
@@ -108,6 +113,26 @@ class CallArguments(NamedTuple):
             return self
         params, out_shape = copy.deepcopy((self.params, self.out_shape))
         return self._replace(params=params, out_shape=out_shape)
+
+    def touches_device(self) -> bool:
+        """Whether the call reads or writes device arrays, or leaves its results on the device."""
+        if self.keep:
+            return True
+        for each in self.arrays:  # runs for every call: any() would take twice as long
+            if isinstance(each, DeviceArray):
+                return True
+        return self.out is not None and self.writes_to_device()
+
+    def writes_to_device(self) -> bool:
+        """Whether `out` has device arrays."""
+        return any(isinstance(each, DeviceArray) for each in list_outputs(self.out))
+
+    def label_arrays(self) -> Iterator[LabelledArray]:
+        """The device arrays of the call."""
+        for kind, arrays in (("argument", self.arrays), ("out", list_outputs(self.out))):
+            for index, array in enumerate(arrays):
+                if isinstance(array, DeviceArray):
+                    yield f"{kind} {index}", array
 
     def wrap(self, result: Any) -> Any:
         """Return a result as the caller gets it, given what a backend returned for the arrays."""
@@ -492,3 +517,15 @@ def _can_chunk(kernel: Kernel, call: CallArguments) -> bool:
     whole = kernel.split != "elements" or kernel.push_of is not None
     whole = whole or kernel.is_count_given(call.params)
     return not whole and all(isinstance(each, np.ndarray) for each in call.arrays)
+
+
+def renew_lock(future: Future[Any]) -> None:
+    """Give a future a new, free lock. Only for a child of fork(), before other threads run.
+
+    fork() copies a future's lock in its current state. If another thread of the parent holds the
+    lock at that moment, no thread in the child ever releases it: `done`, `result` and
+    `concurrent.futures.wait` would block for ever. No public call gives a future a new lock, so its
+    condition is replaced. CPython 3.11 to 3.14 keep the condition in `_condition`; a test fails on
+    a release that does not.
+    """
+    future._condition = threading.Condition()

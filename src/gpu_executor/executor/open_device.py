@@ -37,7 +37,6 @@ from gpu_executor.errors import (
     VulkanError,
     WrongResultError,
 )
-from gpu_executor.executor.call_arrays import label_arrays, make_lost_error
 from gpu_executor.executor.candidates import DeviceCandidate
 from gpu_executor.executor.coalescing import coalesce, split_results
 from gpu_executor.executor.device_metrics import DeviceCounts, DeviceMetrics, DeviceProfile
@@ -50,7 +49,7 @@ from gpu_executor.settings import Settings
 def find_retry_obstacle(call: CallArguments, *, reopened: bool = True) -> str | None:
     """Why a call must not be retried; None if it may be. `reopened`: whether the retry runs on a
     device that was reopened after the call, or on another device."""
-    if reopened and any(label_arrays(call)):
+    if reopened and any(call.label_arrays()):
         return "its arrays were in the memory of the device that failed"
     if writes_in_place(call):
         return "its output overlaps one of its inputs, which may be overwritten already"
@@ -83,6 +82,8 @@ LOSS_ERRORS = (DeviceLostError, ClosedError)
 BATCH_TRIES = 2
 """Tries of a batch. Then its calls run one by one, each with all of its tries: one call may be what
 makes the batch fail."""
+DEVICE_LOST = -4
+"""VK_ERROR_DEVICE_LOST."""
 MAX_CONSECUTIVE_LOSSES = 3
 """A device that was lost in so many calls in a row, in every try, is quarantined if there are other
 devices."""
@@ -356,7 +357,7 @@ class OpenDevice:
 
     def _raise_if_lost(self, kernel: Kernel, call: CallArguments, error: GpuError) -> None:
         """Raise an error that names the first array of a call that is lost, if there is one."""
-        for label, array in label_arrays(call):
+        for label, array in call.label_arrays():
             if self.has_lost(array):
                 lost = make_lost_error(kernel.name, label, array, str(self.candidate))
                 for note in error.__notes__:
@@ -490,3 +491,17 @@ def _run_batch(
         return split_results(kernel, _run_call(backend, kernel, call), shapes), None
     except Exception as error:
         return [], error
+
+
+def make_lost_error(caller: str, label: str, array: DeviceArray, device: str) -> DeviceLostError:
+    """The error of a call on an array whose device was lost; `caller` is the kernel or method."""
+    error = DeviceLostError(caller, DEVICE_LOST, "the device of an array was lost")
+    error.args = (
+        f"{caller}: {describe_array(label, array)} was on {device}, which was lost, and its "
+        "elements are gone with it; copy them to the device again with gpu.to_device(...)",
+    )
+    return error
+
+
+def describe_array(label: str, array: DeviceArray) -> str:
+    return f"{label}, a device array of shape {array.shape} and dtype {array.dtype},"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpu_executor.executor.future_internals import renew_lock
+from gpu_executor.executor.jobs import renew_lock
 from tests.support.threads import PATIENCE, in_background
 
 
@@ -18,7 +18,7 @@ def test_futures_keep_their_condition_in_the_private_attribute() -> None:
     found = vars(Future()).get("_condition")
     assert isinstance(found, threading.Condition), (
         f"Future._condition is {found!r} in this Python release: renew_lock() in "
-        "future_internals.py must replace the lock of a future where it is kept now"
+        "renew_lock must replace the lock of a future where it is kept now"
     )
 
 
