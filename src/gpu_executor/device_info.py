@@ -44,6 +44,7 @@ class Limits:
     """The limits that plans and kernels must keep to. Sizes are bytes."""
 
     max_storage_buffer_range: int
+    max_uniform_buffer_range: int
     max_allocation: int
     max_work_group_invocations: int
     max_work_group_size: tuple[int, int, int]

@@ -47,6 +47,7 @@ def describe_device(
         queue_families=(QueueFamily(1, ("compute", "transfer"), 64),),
         limits=Limits(
             max_storage_buffer_range=storage,
+            max_uniform_buffer_range=65_536,
             max_allocation=memory,
             max_work_group_invocations=invocations,
             max_work_group_size=(invocations, invocations, 64),

@@ -123,6 +123,18 @@ def test_repeated_operations_are_recorded_once(fresh_gpu: OpenGpu) -> None:
     np.testing.assert_array_equal(difference.numpy(), 2 * a)
 
 
+def test_repeated_calls_on_strided_views_are_recorded_once(fresh_gpu: OpenGpu) -> None:
+    gpu = fresh_gpu()
+    device, words, add = get_device_memory(gpu), draw_words(1), gx.kernels.load("vector_add_u32")
+    x = device.put(words)
+    for _ in range(3):
+        gpu.run(add, x[::3], x[::3]).numpy()
+    recorded = device.stream.recordings
+    for _ in range(20):
+        np.testing.assert_array_equal(gpu.run(add, x[::3], x[::3]).numpy(), 2 * words[::3])
+    assert device.stream.recordings == recorded
+
+
 def test_recorded_commands_do_not_outlive_the_buffers_that_they_bind(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu()
     device = get_device_memory(gpu)

@@ -219,6 +219,44 @@ def test_length_is_exact_and_accesses_beyond_it_have_no_effect(
     assert not room[128:].any()
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_the_length_of_short_arrays_is_exact_everywhere(gpu: Gpu, size: int) -> None:
+    kernel = glsl(
+        "#extension GL_EXT_shader_explicit_arithmetic_types_int8 : require",
+        "#extension GL_EXT_shader_8bit_storage : require",
+        buffer(0, "x", "uint8_t", "readonly"),
+        buffer(1, "y", "uint", "writeonly"),
+        main="y[0] = x.length(); y[1] = x[x.length() - 1];",
+        size="local_size_x = 1",
+        out_shape=(2,),
+        grid=(1, 1, 1),
+    )
+    x = np.arange(1, size + 1, dtype=np.uint8)
+    mapped = gpu.asarray(x)
+    for array in (x, mapped, gpu.to_device(x)):
+        assert np.asarray(gpu.run(kernel, array)).tolist() == [size, size]
+
+
+def test_a_uniform_buffer_larger_than_the_device_takes_is_refused(gpu: Gpu) -> None:
+    most = gpu.device.limits.max_uniform_buffer_range // 16
+    for vectors in (most, most + 1):
+        kernel = glsl(
+            f"layout(binding = 2, std140) uniform U {{ uvec4 t[{vectors}]; }};",
+            buffer(0, "x", "uint", "readonly"),
+            buffer(1, "y", "uint", "writeonly"),
+            main=ID + f"if (i < x.length()) y[i] = x[i] + t[{vectors - 1}].w;",
+        )
+        table = np.arange(4 * vectors, dtype=np.uint32).reshape(vectors, 4)
+        x = np.arange(10, dtype=np.uint32)
+        for array in (x, gpu.to_device(x)):
+            if vectors == most:
+                found = np.asarray(gpu.run(kernel, array, params=(table,)))
+                np.testing.assert_array_equal(found, x + 4 * vectors - 1)
+            else:
+                with pytest.raises(DeviceLacksError, match=r"a uniform buffer of .* bytes"):
+                    gpu.run(kernel, array, params=(table,))
+
+
 # --- outputs never hold old bytes ---
 
 

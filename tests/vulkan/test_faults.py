@@ -40,6 +40,7 @@ IN_A_CALL = [
     "vkCreateComputePipelines",
     "vkCreateDescriptorPool",
     "vkAllocateDescriptorSets",
+    "vkCreateDescriptorUpdateTemplate",
     "vkCreateCommandPool",
     "vkAllocateCommandBuffers",
     "vkBeginCommandBuffer",

@@ -50,6 +50,7 @@ def describe_host() -> DeviceInfo:
         queue_families=(),
         limits=Limits(
             max_storage_buffer_range=UNLIMITED,
+            max_uniform_buffer_range=UNLIMITED,
             max_allocation=UNLIMITED,
             max_work_group_invocations=UNLIMITED,
             max_work_group_size=three,

@@ -10,7 +10,6 @@ from gpu_executor.plan.plan import (
     make_plan,
     plan_on_device,
     shrink_plan,
-    split_range,
 )
 from gpu_executor.plan.request import Request, RunOptions
 
@@ -28,5 +27,4 @@ __all__ = [
     "plan_on_device",
     "round_up_to_class",
     "shrink_plan",
-    "split_range",
 ]

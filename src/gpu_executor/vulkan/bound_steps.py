@@ -33,7 +33,7 @@ from gpu_executor.vulkan.profile import Timestamps
 MAX_CACHED_DISPATCHES = 256
 """A field operation needs one to five, for each number of elements."""
 Memory = TypeVar("Memory", bound=Hashable)
-"""What stands for the memory of an array: the storage of a device array, or a place in a buffer."""
+"""Identifies the memory of an array: the storage of a device array, or an offset in a buffer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,7 +70,8 @@ class BoundStep(NamedTuple, Generic[Memory]):
     memory: Sequence[Memory]
     """The memory of its arrays."""
     inputs: int
-    """How much of the memory it only reads: the first ones. It writes the others."""
+    """The number of entries of `memory` that it only reads; they come first. It writes the
+    others."""
     bindings: Sequence[int] = ()
     """What a dispatch binds, as `DescriptorPools.write` takes it."""
     check: StatusCheck | None = None

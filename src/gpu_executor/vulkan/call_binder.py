@@ -144,8 +144,8 @@ def bind_piece(
 def list_outputs_over_inputs(
     signature: Signature, places: Sequence[Hashable | None], in_place: bool
 ) -> list[int]:
-    """Return the indices of the arguments whose results need memory of their own: their array is
-    that of an input too, and the kernel may read the input after it has written the output.
+    """Return the indices of the outputs that need memory of their own: their array is that of an
+    input too, and the kernel may read the input after it has written the output.
 
     `places` has what identifies the array of each input, then of each output; None for an array
     that the kernel does not bind where it is. `in_place` is `Call.in_place`.
@@ -157,17 +157,13 @@ def list_outputs_over_inputs(
     passed = [argument for argument in kernel.arguments if argument.is_input]
     found = []
     for index, output in enumerate(signature.outputs):
+        if output.is_input:  # an in-out argument is its own result, and overlaps no other array
+            continue
         place = places[inputs + index]
-        if (
-            place is not None
-            and any(
-                each == place
-                and operand is not output  # an in-out argument is its own result
-                and argument.binding not in kernel.in_place_bindings
-                for each, operand, argument in zip(
-                    places[:inputs], signature.inputs, passed, strict=True
-                )
-            )
-        ):
+        is_over_input = any(
+            each == place and argument.binding not in kernel.in_place_bindings
+            for each, argument in zip(places[:inputs], passed, strict=True)
+        )
+        if place is not None and is_over_input:
             found.append(index)
     return found

@@ -80,11 +80,15 @@ class DescriptorPools:
 
     def allocate(self, layout: SetLayout, values: Sequence[int]) -> DescriptorSet:
         """Allocate a set and write its bindings: VALUES_PER_BINDING integers each."""
-        made = self.take(layout)
-        self.write(made, values)
+        made = self._take(layout)
+        try:
+            self.write(made, values)
+        except BaseException:
+            self.release(made)
+            raise
         return made
 
-    def take(self, layout: SetLayout) -> DescriptorSet:
+    def _take(self, layout: SetLayout) -> DescriptorSet:
         """Allocate a set of that layout without writing its bindings."""
         with self._lock:
             made_with = self._layouts.get(layout)

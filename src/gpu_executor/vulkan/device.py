@@ -201,6 +201,7 @@ def _read_extensions(device: Handle) -> frozenset[str]:
 def _read_limits(limits: Handle, allocation: Handle, subgroup: Handle, imports: Handle) -> Limits:
     return Limits(
         max_storage_buffer_range=limits.maxStorageBufferRange,
+        max_uniform_buffer_range=limits.maxUniformBufferRange,
         max_allocation=allocation.maxMemoryAllocationSize,
         max_work_group_invocations=limits.maxComputeWorkGroupInvocations,
         max_work_group_size=tuple(limits.maxComputeWorkGroupSize),

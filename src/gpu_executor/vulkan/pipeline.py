@@ -92,6 +92,12 @@ def check_device_runs(kernel: Kernel, info: DeviceInfo) -> None:
             f"{where} has {kernel.push_bytes} bytes of push constants; {info.name} takes "
             f"{limits.max_push_constants}"
         )
+    uniform = interface.uniform
+    if uniform is not None and uniform.nbytes > limits.max_uniform_buffer_range:
+        raise DeviceLacksError(
+            f"{where} has a uniform buffer of {uniform.nbytes:,} bytes; {info.name} takes "
+            f"{limits.max_uniform_buffer_range:,}; pass the values as an array"
+        )
     if kernel.bindings > limits.max_bound_buffers:
         raise DeviceLacksError(
             f"{where} binds {kernel.bindings} buffers; {info.name} takes {limits.max_bound_buffers}"

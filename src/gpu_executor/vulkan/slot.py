@@ -115,9 +115,6 @@ class Slot:
         known = self._recordings.get(key)
         if known is None:
             with self.record.stage("recording"):
-                # Evict the oldest recording first: its command buffers are recorded again.
-                evicted = self._recordings.evict(MAX_RECORDINGS - 1)
-                oldest = evicted[0] if evicted else None
                 layout = self.layout
                 dispatch = make_dispatch(
                     layout.kernel,
@@ -128,6 +125,9 @@ class Slot:
                     values,
                     self._params_binding,
                 )
+                # Evict the oldest recording first: its command buffers are recorded again.
+                evicted = self._recordings.evict(MAX_RECORDINGS - 1)
+                oldest = evicted[0] if evicted else None
                 known = self._recorder.record(
                     dispatch, count, buffer_ranges, oldest, in_parts=in_parts
                 )

@@ -35,7 +35,8 @@ from gpu_executor.vulkan.memory import (
 )
 
 SlotMemory = tuple[int, int]
-"""What stands for the memory of an array: the handle of its buffer, and its offset there."""
+"""Identifies the memory of an array: the handle of its buffer, and its offset there. Operands of a
+slot do not overlap, and callers' arrays that overlap in part are refused (`calls/call.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ class OperandBuffer:
     view: Array
     """All elements in the mapped allocation."""
 
-    def find_bound_range(self, ranges: OperandRanges) -> BufferRange | None:
+    def _find_bound_range(self, ranges: OperandRanges) -> BufferRange | None:
         """Return the caller's range that the kernel works on; None: the slot's own memory.
 
         An in-out operand is bound in place only if its array is also the result.
@@ -134,7 +135,7 @@ class OperandBuffer:
 
     def locate(self, ranges: OperandRanges) -> BufferOffset[SlotMemory]:
         """Return where the elements are that the kernel works on."""
-        found = self.find_bound_range(ranges)
+        found = self._find_bound_range(ranges)
         return _locate(self.bound, self.offset) if found is None else _locate_range(found)
 
     def make_upload(self, ranges: OperandRanges, count: int | None) -> BoundStep[SlotMemory] | None:

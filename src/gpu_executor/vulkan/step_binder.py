@@ -18,21 +18,20 @@ from gpu_executor.calls.call import Call, Operand, Signature
 from gpu_executor.calls.dispatch import ArrayCopy, ArrayDevice, Dispatch, Step
 from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.common.lru import remember
-from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import (
     ArgumentShapeError,
     ArgumentTypeError,
     ClosedError,
     DeviceLacksError,
 )
-from gpu_executor.kernel import Grid, Kernel
+from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.catalogue import (
     COPY_UNIT_BYTES,
     STRIDED_COPY_AXES,
     copy_kernel,
     strided_copy_kernel,
 )
-from gpu_executor.plan import CallPlan
+from gpu_executor.plan import CallPlan, Piece
 from gpu_executor.plan.splitter import DispatchParts, split_call, split_copy
 from gpu_executor.vulkan.bound_steps import BoundStep, CallDispatch, Write
 from gpu_executor.vulkan.call_binder import (
@@ -46,7 +45,7 @@ from gpu_executor.vulkan.call_binder import (
     make_dispatch,
 )
 from gpu_executor.vulkan.command_stream import StreamStep
-from gpu_executor.vulkan.commands import Copy
+from gpu_executor.vulkan.commands import MAX_UPDATE_BYTES, Copy
 from gpu_executor.vulkan.descriptors import MIN_BINDING_BYTES
 from gpu_executor.vulkan.device_storage import STATUS_BYTES, StatusCheck, StatusWord, VulkanStorage
 from gpu_executor.vulkan.memory import MemoryPool
@@ -98,10 +97,12 @@ class StepBinder:
         """The bytes that the steps bound last need at once."""
         self._alignment = device.info.limits.buffer_offset_alignment
         self._max_binding_bytes = device.info.limits.max_storage_buffer_range
-        self._dispatches: dict[Hashable, CallDispatch] = {}
+        self._dispatches: dict[Hashable, tuple[tuple[Piece, CallDispatch], ...]] = {}
         """The dispatches of earlier calls; a signature has one plan on a device."""
         self._simple: dict[Hashable, CallDispatch] = {}
         """Those of simple calls (`_is_simple`)."""
+        self._copies: dict[Hashable, CallDispatch] = {}
+        """Those of strided copies."""
 
     def bind(self, steps: Sequence[VulkanStep], *, recorded: bool = False) -> list[StreamStep]:
         """Return the steps with the buffer ranges of their arrays.
@@ -248,13 +249,12 @@ class StepBinder:
         arguments = [(each.operand, _locate(each.storage, each.array.offset)) for each in operands]
         hidden = self._make_hidden(call, bound) if kernel.has_hidden_buffers else {}
         checks: list[StatusCheck] = []
-        for piece, grid in split_call(step.plan, signature, self._info, call.grid):
+        for piece, dispatch in self._find_dispatches(step):
             check = None
             if kernel.status:
                 check = StatusCheck.of_range(self._memory, kernel, piece.start)
                 hidden["status"] = _bind_status(check)
                 checks.append(check)
-            dispatch = self._find_dispatch(step, piece.count, grid)
             bound += bind_piece(dispatch, piece, arguments, hidden, signature.scratch_bytes, check)
         for each in operands:
             if each.operand.is_input and each.storage.checks:
@@ -319,23 +319,22 @@ class StepBinder:
         self._note_call(total)
         return operands
 
-    def _find_dispatch(self, step: CallStep, count: int, grid: Grid) -> CallDispatch:
-        """Return the dispatch of `count` elements of a call, which is made at the first such
-        call."""
+    def _find_dispatches(self, step: CallStep) -> tuple[tuple[Piece, CallDispatch], ...]:
+        """Return the pieces of a call with their dispatches, made at the first such call."""
         call, plan, signature = step.call, step.plan, step.call.signature
-        pushed = call.values.push, call.values.given_count
-        key = signature, count, *pushed, grid
-        dispatch = self._dispatches.get(key)
-        if dispatch is None:
-            sizes = plan.work_group, plan.per_invocation
-            dispatch = make_dispatch(
-                signature.kernel, sizes, count, grid, signature.shape_words, call.values
+        key = signature, call.values.push, call.values.given_count, call.grid
+        found = self._dispatches.get(key)
+        if found is None:
+            kernel, sizes = signature.kernel, (plan.work_group, plan.per_invocation)
+            words, values = signature.shape_words, call.values
+            found = tuple(
+                (piece, make_dispatch(kernel, sizes, piece.count, grid, words, values))
+                for piece, grid in split_call(plan, signature, self._info, call.grid)
             )
-            remember(self._dispatches, key, dispatch, MAX_DISPATCHES)
-            if count == signature.count and _is_simple(signature):
-                simple_key = signature, *pushed, call.grid
-                remember(self._simple, simple_key, dispatch, MAX_DISPATCHES)
-        return dispatch
+            remember(self._dispatches, key, found, MAX_DISPATCHES)
+            if len(found) == 1 and _is_simple(signature):
+                remember(self._simple, key, found[0][1], MAX_DISPATCHES)
+        return found
 
     def _make_hidden(
         self, call: Call, bound: list[StreamStep]
@@ -352,8 +351,10 @@ class StepBinder:
             hidden[use] = HiddenBuffer(*_locate(storage)[:3], nbytes, storage)
             if use == "uniform":
                 padded = values.uniform + bytes(-len(values.uniform) % FILL_UNIT)
-                write = Write(storage.allocation.buffer, storage.offset, padded)
-                bound.append(BoundStep(write, (storage,), 0))
+                for at in range(0, len(padded), MAX_UPDATE_BYTES):
+                    part, offset = padded[at : at + MAX_UPDATE_BYTES], storage.offset + at
+                    write = Write(storage.allocation.buffer, offset, part)
+                    bound.append(BoundStep(write, (storage,), 0))
         return hidden
 
     def _make_bindable(
@@ -470,8 +471,20 @@ class StepBinder:
                 starts.append((first - begin) // unit)
             in_units = [stride // unit % WORD for each in strides for stride in each]
             push = struct.pack("<15I", count, *starts, *lengths, *in_units)
-            dispatch = _make_copy_dispatch(kernel, count, push, self._info)
+            dispatch = self._find_copy_dispatch(kernel, count, push)
             bound.append(BoundStep(dispatch, storages, 1, bindings))
+
+    def _find_copy_dispatch(self, kernel: Kernel, count: int, push: bytes) -> CallDispatch:
+        """Return the dispatch of a strided copy: always the same one, since recorded commands are
+        found by it."""
+        key = kernel, push
+        dispatch = self._copies.get(key)
+        if dispatch is None:
+            most = self._info.limits.max_work_group_count[0]
+            groups = min(-(-count // STRIDED_COPY_WORK_GROUP), most)
+            dispatch = CallDispatch(kernel, STRIDED_COPY_WORK_GROUP, 1, push, (groups, 1, 1), 2)
+            remember(self._copies, key, dispatch, MAX_DISPATCHES)
+        return dispatch
 
 
 def _is_simple(signature: Signature) -> bool:
@@ -483,11 +496,6 @@ def _is_simple(signature: Signature) -> bool:
         and not (kernel.has_init or kernel.status or kernel.scratch or kernel.interface.uniform)
         and all(operand.nbytes >= MIN_BINDING_BYTES for operand in signature.operands)
     )
-
-
-def _make_copy_dispatch(kernel: Kernel, count: int, push: bytes, info: DeviceInfo) -> CallDispatch:
-    groups = min(-(-count // STRIDED_COPY_WORK_GROUP), info.limits.max_work_group_count[0])
-    return CallDispatch(kernel, STRIDED_COPY_WORK_GROUP, 1, push, (groups, 1, 1), 2)
 
 
 def _merge_axes(step: ArrayCopy, unit: int) -> list[tuple[int, int, int]]:
