@@ -225,6 +225,26 @@ def test_points_from_coordinates_are_checked() -> None:
         CURVE.from_affine([x, x], [y, y, y])
 
 
+@pytest.mark.parametrize(
+    ("curve", "place"),
+    [(CURVE, "host"), (CURVE, "cpu"), (CURVE, "gpu"), (G1, "cpu"), (gx.curves.BLS12_381_G2, "cpu")],
+    ids=str,
+)
+def test_numpy_has_the_canonical_words_of_x_and_y(curve: Any, place: str, request: Any) -> None:
+    points = curve.concatenate([curve.generator * [1, 2, 3], curve.infinity(1)])
+    if place != "host":
+        backend = CPU if place == "cpu" else request.getfixturevalue("gpu")
+        points = backend.to_device(points).double()
+    found = points.numpy()
+    expected = [list(each or (curve.field.zeros(()).item(),) * 2) for each in points.tolist()]
+    assert curve.field.from_words(found, "canonical").tolist() == expected
+    assert np.array_equal(np.asarray(points), found)
+    for words, form in ((found, "canonical"), (points.affine().words(), "montgomery")):
+        assert curve.from_words(words, form).tolist() == points.tolist()
+    with pytest.raises(ArgumentTypeError, match="from_words takes the form of the words"):
+        curve.from_words(found)
+
+
 def test_points_from_words_are_checked() -> None:
     points = make_points(3, 4)
     words = np.array(points.words())

@@ -158,6 +158,15 @@ def test_numpy_arrays_of_an_array_have_canonical_words(
             np.asarray(x, dtype=object)
         with pytest.raises(ArgumentTypeError, match="not of float64"):
             np.asarray(x, dtype=float)
+        np.testing.assert_array_equal(x.numpy(), words)
+        assert field.from_words(x.words(), x.form).tolist() == host.tolist()
+        stored = [
+            [each * (field.prime.r_mod_p if x.form == "montgomery" else 1) % p for each in row]
+            for row in host.tolist()
+        ]
+        assert field.from_words(x.words(), "canonical").tolist() == stored
+        np.testing.assert_array_equal(x.to_bytes(), field.to_bytes(host))
+        assert x.to_bytes(byteorder="little", width=40)[1, 0, 0] == 2
     assert np.shares_memory(np.asarray(host), words)
     assert not np.shares_memory(np.array(host), words)
     with pytest.raises(ValueError, match="read-only"):

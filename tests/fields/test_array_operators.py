@@ -12,7 +12,7 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
-from gpu_executor.fields import BABYBEAR, BLS12_381_FR, Field, FieldArray
+from gpu_executor.fields import BABYBEAR, BLS12_381_FQ2, BLS12_381_FR, Field, FieldArray
 from tests.support.fields_under_test import (
     Place,
     check_elements,
@@ -195,6 +195,7 @@ def test_dot_follows_numpy(gpu: Gpu, field: Field, place: Place) -> None:
     check_elements(z.dot(z), np.dot(c, c), place)
     check_elements(z.dot(5), c * 5, place)
     check_elements(np.dot(x, y), np.dot(a, b), place)
+    check_elements(x.field.dot(x, y), np.dot(a, b), place)
 
 
 # --- operators that change the array ---
@@ -343,3 +344,59 @@ def test_powers_of_views_on_the_host_keep_the_order_of_elements() -> None:
             [pow(v, exponent, BLS12_381_FR.modulus) for v in row] for row in values.T[::-1, ::2]
         ]
         assert (x**exponent).tolist() == wanted
+
+
+DOT_SHAPES = [
+    *(((3,), (3,)), ((), (3,)), ((2, 3), ()), ((2, 3), (3,)), ((3,), (3, 2)), ((2, 3), (3, 4))),
+    *(((3,), (2, 3, 4)), ((2, 3), (4, 3, 2)), ((2, 1, 3), (2, 3, 1)), ((2, 0), (3, 0, 2))),
+]
+
+
+@in_every_place
+@pytest.mark.parametrize("field", [BABYBEAR, BLS12_381_FR], ids=lambda field: field.name)
+def test_dot_is_that_of_numpy(gpu: Gpu, place: Place, field: Field) -> None:
+    """A method, a function of the field and NumPy's function are one operation."""
+    for one, other in DOT_SHAPES:
+        a, b = draw_ints(field, one, 1), draw_ints(field, other, 2)
+        x, y = (make_array(gpu, place, field, each) for each in (a, b))
+        expected = np.asarray(np.dot(a, b))
+        for found in (field.dot(x, y), x.dot(y), np.dot(x, y)):
+            assert found.shape == expected.shape
+            check_elements(found, expected, place)
+    check_elements(field.dot(3, y), 3 * b, place)
+    with pytest.raises(ArgumentTypeError, match=r"vecdot\(a, b, axis=0\) sums products"):
+        field.dot(x, x, axis=0)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentShapeError):
+        field.dot(x, x)
+
+
+@in_every_place
+@pytest.mark.parametrize("field", [BABYBEAR, BLS12_381_FR], ids=lambda field: field.name)
+def test_vecdot_is_that_of_numpy(gpu: Gpu, place: Place, field: Field) -> None:
+    shapes = [((4,), (4,), -1), ((2, 4), (4,), -1), ((3, 1, 4), (2, 4), -1), ((4, 2), (4, 1), 0)]
+    for one, other, axis in [*shapes, ((2, 0), (2, 0), 1), ((2, 3, 4), (2, 3, 4), 1)]:
+        a, b = draw_ints(field, one, 1), draw_ints(field, other, 2)
+        x, y = (make_array(gpu, place, field, each) for each in (a, b))
+        expected = (np.moveaxis(a, axis, -1) * np.moveaxis(b, axis, -1)).sum(axis=-1)
+        found = [field.vecdot(x, y, axis=axis), x.vecdot(y, axis)]
+        if (vecdot := getattr(np, "vecdot", None)) is not None:  # NumPy 2
+            found.append(vecdot(x, y, axis=axis))
+        for each in found:
+            check_elements(each, expected, place)
+    z = make_array(gpu, place, field, [1, 2, 3])
+    bad: list[tuple[Any, Any]] = [(z, z[:2]), (z, z[:1]), (z[0], z), (z, z[0])]
+    for p, q in bad:
+        with pytest.raises(ArgumentShapeError):
+            field.vecdot(p, q)
+    with pytest.raises(ArgumentTypeError, match="expected a FieldArray, found int"):
+        field.vecdot(z, 3)  # type: ignore[arg-type]
+
+
+def test_products_of_extension_fields_take_elements_of_the_base() -> None:
+    field = BLS12_381_FQ2
+    rows = [[(1, 2), (3, 4)], [(5, 6), (7, 8)]]
+    m, v = field.encode(rows), field.base.encode([10, 100])
+    assert m.dot(v).tolist() == m.vecdot(v).tolist() == [(310, 420), (750, 860)]
+    assert v.dot(m).tolist() == [(510, 620), (730, 840)]
+    assert np.dot(v, m).field == field
+    assert m.vecdot(m, axis=0).tolist() == field.sum(m * m, axis=0).tolist()

@@ -16,12 +16,15 @@ from gpu_executor.errors import (
     NotSupportedError,
 )
 from gpu_executor.fields import (
+    BABYBEAR,
     BLS12_381_FR,
     GOLDILOCKS,
     MERSENNE31,
     Field,
 )
+from gpu_executor.primes.encoding import ByteOrder
 from tests.support.fields_under_test import (
+    CPU,
     NAMED,
     Place,
     draw_elements,
@@ -176,3 +179,23 @@ def test_only_goldilocks_and_mersenne31_compute_in_canonical_form() -> None:
     canonical = {field.name for field in NAMED if field.form == "canonical"}
     assert canonical == {"goldilocks", "mersenne31"}
     assert {Field(field.modulus).form for field in (GOLDILOCKS, MERSENNE31)} == {"canonical"}
+
+
+@pytest.mark.parametrize("field", [FR, GOLDILOCKS, BABYBEAR], ids=lambda field: field.name)
+@pytest.mark.parametrize("byteorder", ["big", "little"])
+def test_bytes_of_any_numbers_are_taken_modulo_p(
+    gpu: Gpu, field: Field, byteorder: ByteOrder
+) -> None:
+    p = field.modulus
+    for width in (field.prime.element_bytes, field.prime.element_bytes + 3):
+        numbers = [0, p - 1, p, p + 5, 256**width - 1, 7 * p + 1]
+        numbers = [each for each in numbers if each < 256**width]
+        data = b"".join(each.to_bytes(width, byteorder) for each in numbers)
+        rows = np.frombuffer(data, np.uint8).reshape(1, -1, width)
+        for device in (None, CPU, gpu):
+            found = field.from_bytes(
+                rows, byteorder=byteorder, width=width, reduce=True, device=device
+            )
+            assert found.on_device == (device is not None)
+            assert found.tolist() == [[each % p for each in numbers]]
+            assert (found + 1).tolist() == [[(each + 1) % p for each in numbers]]

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import pytest
 from flint import fmpz
 
+import gpu_executor as gx
+from gpu_executor import primes
+from gpu_executor.errors import RemovedNameError
 from gpu_executor.primes import NAMED, Prime
 from gpu_executor.primes.moduli import ODD_FACTORS
 
@@ -145,3 +149,26 @@ def test_roots_of_unity_are_those_of_other_libraries(name: str) -> None:
 def test_generators_of_the_other_named_primes() -> None:
     assert set(GENERATORS) | set(CONVENTIONS) == set(NAMED)
     assert {name: NAMED[name].generator for name in GENERATORS} == GENERATORS
+
+
+@pytest.mark.parametrize("module", [gx.fields, primes], ids=lambda module: module.__name__)
+def test_fields_of_curves_are_named_by_one_pattern(module: Any) -> None:
+    old = {"SECP256K1": "FQ", "SECP256K1_FN": "FR", "CURVE25519": "FQ", "PALLAS": "FQ"}
+    for name, kind in {**old, "VESTA": "FQ"}.items():
+        new = f"{name.removesuffix('_FN')}_{kind}"
+        with pytest.raises(RemovedNameError, match=rf"{name} is now {module.__name__}\.{new}$"):
+            getattr(module, name)
+        assert not hasattr(module, name)
+        assert getattr(module, new).name == new.lower()
+        assert new in module.__all__
+    assert module.PALLAS_FR is module.VESTA_FQ
+    assert module.VESTA_FR is module.PALLAS_FQ
+    with pytest.raises(AttributeError, match="has no attribute 'PALLAS_FN'"):
+        module.PALLAS_FN  # noqa: B018
+    for curve in (gx.curves.SECP256K1, gx.curves.PALLAS, gx.curves.VESTA):
+        scalars, base = (
+            getattr(gx.fields, f"{curve.name.upper()}_{kind}") for kind in ("FR", "FQ")
+        )
+        assert (curve.scalar_field, curve.field) == (scalars, base)
+    with pytest.raises(gx.GpuError, match="now named 'secp256k1_fq_add'"):
+        gx.kernels.load("secp256k1_add")

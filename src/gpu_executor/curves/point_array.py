@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.arrays.device_array import DeviceArray, Shape
+from gpu_executor.calls.arguments import parse_shape
 from gpu_executor.calls.dispatch import ArrayDevice
 from gpu_executor.curves.point_operations import to_affine
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError
@@ -215,6 +216,10 @@ class PointArray(LayoutArray):
         Args:
             shape (tuple): The lengths of the axes.
         """
+        if type(shape) is not tuple or shape != self.shape:
+            shape = parse_shape(shape, self.layout.element_bytes)
+            if elementwise.find_common_shape(self.layout, [self.shape, shape]) != shape:
+                raise ArgumentShapeError(f"points of shape {self.shape} do not fill {shape}")
         return self._with(elementwise.broadcast_to(self.layout, self.data, shape))
 
     # --- coordinates ---

@@ -52,6 +52,12 @@ FIELD_OPERATIONS: dict[str, Arithmetic] = {
 DEPRECATED_NAMES = {f"{field}_mul": f"{field}_mont_mul" for field in NAMED}
 """Old names that `load` still knows, and the names that replace them: `Field.mul` is the product of
 two elements, and these kernels compute Montgomery products."""
+RENAMED_KERNELS = {
+    f"{old}_{operation}".lower(): f"{new}_{operation}".lower()
+    for old, new in RENAMED.items()
+    for operation in FIELD_OPERATIONS
+}
+"""Names by those that fields had before, and the names that have taken their place."""
 
 
 def names() -> list[str]:
@@ -111,10 +117,8 @@ def _load(name: str) -> Kernel:
     if found := split_field_name(name):
         field, operation = found
         return field_kernel(NAMED[field], operation)
-    for old, new in RENAMED.items():
-        operation = name.removeprefix(f"{old.lower()}_")
-        if operation in FIELD_OPERATIONS:
-            raise KernelError(f"the kernel {name!r} is now named '{new.lower()}_{operation}'")
+    if name in RENAMED_KERNELS:
+        raise KernelError(f"the kernel {name!r} is now named {RENAMED_KERNELS[name]!r}")
     raise KernelError(f"there is no kernel {name!r}; the names are {', '.join(names())}")
 
 
