@@ -34,6 +34,7 @@ def limit_bindings(
     """Let a backend's device arrays be on a device that binds at most so many bytes, at offsets of
     that alignment, which is a multiple of the device's own. Every binding is checked."""
     memory = get_device_memory(gpu)
+    assert memory.f64_limbs in (True, False)  # tried before the limits apply
     limits = dataclasses.replace(
         gpu.device.limits, max_storage_buffer_range=nbytes, buffer_offset_alignment=alignment
     )

@@ -127,7 +127,7 @@ class WebGpuDevice:
             queue_families=(),
             limits=Limits(
                 max_storage_buffer_range=self.max_binding_bytes,
-                max_uniform_buffer_range=limits["max-uniform-buffer-binding-size"],
+                max_uniform_buffer_range=adapter.limits["max-uniform-buffer-binding-size"],
                 max_allocation=self.max_buffer_bytes,
                 max_work_group_invocations=limits["max-compute-invocations-per-workgroup"],
                 max_work_group_size=(axes[0], axes[1], axes[2]),
