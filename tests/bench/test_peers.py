@@ -141,8 +141,8 @@ def test_own_commitments_load_their_setup_once(monkeypatch: pytest.MonkeyPatch) 
         def close(self) -> None:
             closed.append(self)
 
-    def load(path: Path, gpu: Any) -> Setup:
-        opened.append((path, gpu.device.name))
+    def load(path: Path, device: Any) -> Setup:
+        opened.append((path, device.device.name))
         return Setup()
 
     monkeypatch.setattr(kzg, "load_trusted_setup", load)

@@ -68,7 +68,7 @@ def test_sums_add_equal_points_opposite_points_and_infinity(
     curve, device, generator = P256, get_device_memory(gpu), np.random.default_rng(count)
     logarithms = [(1, -1, 0, 5)[i % 4] for i in range(count)]
     scalars = [curve.order - 1, *(int(each) for each in generator.integers(0, 900, count - 1))]
-    points = device.put((curve.generator * logarithms).affine().numpy())
+    points = device.put((curve.generator * logarithms).affine().words())
     words = np.array(
         [[scalar >> 32 * i & 0xFFFFFFFF for i in range(8)] for scalar in scalars], np.uint32
     )

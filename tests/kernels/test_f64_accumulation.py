@@ -114,7 +114,7 @@ def accumulate(
         device.assign(each, np.uint32(0xFFFFFFFF if each is partial_keys else 0))
     limbs = f64_curve_limbs(key)
     assert limbs is not None
-    table = to_limb_form(device, key, device.put(points.affine().numpy()))
+    table = to_limb_form(device, key, device.put(points.affine().words()))
     given = device.put(keys), device.put(entries), table, get_f64_constants(device, key, limbs)
     arrays = *given, buckets, partial_keys, partials
     push = len(keys), length, 2, 1
@@ -193,7 +193,7 @@ def test_other_kernels_read_the_sums(device: DeviceMemory, scalars: str) -> None
     chosen = {"random": drawn, "equal": drawn[:1] * 60, "one bucket": [1] * 60}[scalars]
     points = curve.generator * [each % curve.order for each in logarithms]
     words = np.array([[each >> 32 * i & 0xFFFFFFFF for i in range(8)] for each in chosen], WORD)
-    there, bits = device.put(points.affine().numpy()), curve.order.bit_length()
+    there, bits = device.put(points.affine().words()), curve.order.bit_length()
     found = run_rows(device, curve.key, there, device.put(words[None]), bits)
     total = sum(a * b for a, b in zip(logarithms, chosen, strict=True))
     assert (PointArray(curve, found.numpy()) == curve.generator * [total % curve.order]).all()
