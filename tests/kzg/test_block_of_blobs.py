@@ -32,7 +32,7 @@ def run_example(
     """Runs a program in this process, on the setup with a known secret: it has the quicker proofs
     of cells. Returns what the program prints."""
     monkeypatch.syspath_prepend(EXAMPLES)
-    monkeypatch.setattr(kzg, "load_trusted_setup", lambda gpu: known.own)
+    monkeypatch.setattr(kzg, "load_trusted_setup", lambda device: known.own)
     monkeypatch.setattr(ckzg, "load_trusted_setup", lambda _path, _precompute: known.ckzg)
     monkeypatch.setattr(kzg.TrustedSetup, "close", lambda _setup: None)
 
