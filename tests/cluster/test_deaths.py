@@ -145,7 +145,3 @@ def test_jobs_fail_with_the_reason_when_no_device_is_left(
         stats = executor.stats()
         assert all(actor.quarantined for actor in stats.actors)
         assert "quarantined" in str(stats)
-        # The former names of these attributes remain.
-        assert [each.given_up for each in stats.posts] == [
-            each.quarantined for each in stats.actors
-        ]

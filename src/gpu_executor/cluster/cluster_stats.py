@@ -47,11 +47,6 @@ class ActorStats:
             joined_later=slot.joined_later,
         )
 
-    @property
-    def given_up(self) -> str | None:
-        """The former name of `quarantined`."""
-        return self.quarantined
-
     def __str__(self) -> str:
         text = (
             f"{self.device} by {self.backend} on {self.host}: {self.answered:,} calls answered, "
@@ -73,11 +68,6 @@ class ClusterStats:
     """How often a call was sent again, after its actor died, its device failed or its answer was
     lost."""
     actors: tuple[ActorStats, ...]
-
-    @property
-    def posts(self) -> tuple[ActorStats, ...]:
-        """The former name of `actors`."""
-        return self.actors
 
     def __str__(self) -> str:
         unanswered = f"{self.unanswered:,} calls of {self.unanswered_bytes:,} bytes have no answer"

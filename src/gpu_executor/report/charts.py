@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Literal
 
-STYLES = 7
 MARKERS = ("circle", "square", "triangle", "diamond", "circle", "square", "triangle")
 CHARACTER = 6.6
 """The width of an average character of the labels, in pixels."""

@@ -16,11 +16,7 @@ from gpu_executor.report.contents import (
     LegendEntry,
     ValueTable,
 )
-from gpu_executor.report.format import (
-    format_time,
-)
-
-TIME = ChartAxis("", format_time)
+from gpu_executor.report.format import format_time
 
 
 def make_line_figure(
