@@ -9,14 +9,16 @@ unexport PYTHONDONTWRITEBYTECODE
 # Files of every package that say within a minute whether a change holds.
 QUICK := \
 	tests/test_public_names.py tests/test_imports.py tests/test_settings.py tests/kernel/test_kernel.py \
-	tests/calls/test_call.py tests/arrays/test_overlaps.py tests/common/test_lru.py tests/conformance/test_interface.py tests/conformance/test_kernels.py \
+	tests/calls/test_call.py tests/arrays/test_overlaps.py tests/common/test_lru.py \
+	tests/conformance/test_interface.py tests/conformance/test_kernels.py \
 	tests/spirv/test_module.py tests/primes/test_prime.py tests/primes/test_structure.py \
 	tests/kernels/test_catalogue.py tests/plan/test_plan.py tests/plan/test_batch_plan.py \
 	tests/vulkan/test_batch.py tests/vulkan/test_out.py tests/vulkan/test_persistent.py \
 	tests/vulkan/test_faults.py tests/vulkan/test_graph.py tests/vulkan/test_memory.py \
 	tests/webgpu/test_executor.py tests/webgpu/test_caches.py tests/cpu/test_backend.py \
 	tests/fields/test_operands.py tests/fields/test_refusals.py tests/fields/test_graphs.py \
-	tests/curves/test_small_curves.py tests/ops/test_sort.py tests/msm/test_window.py tests/kzg/test_cell_proofs.py \
+	tests/curves/test_small_curves.py tests/ops/test_operation.py tests/msm/test_window.py \
+	tests/kzg/test_cell_proofs.py \
 	tests/executor/test_executor.py tests/executor/test_map.py tests/executor/test_errors.py \
 	tests/cluster/test_results.py tests/telemetry/test_metrics.py \
 	tests/bench/test_executor.py tests/report/test_page.py tests/cli/test_commands.py tests/soak/test_soak.py
