@@ -8,7 +8,7 @@ PYTEST := $(PYTHON) -m pytest -q -n $(WORKERS) --no-loadscope-reorder
 unexport PYTHONDONTWRITEBYTECODE
 # Files of every package that say within a minute whether a change holds.
 QUICK := \
-	tests/test_public_names.py tests/test_imports.py tests/test_settings.py tests/kernel/test_kernel.py \
+	tests/test_public_names.py tests/test_settings.py tests/kernel/test_kernel.py \
 	tests/calls/test_call.py tests/arrays/test_overlaps.py tests/common/test_lru.py \
 	tests/conformance/test_interface.py tests/conformance/test_kernels.py \
 	tests/spirv/test_module.py tests/primes/test_prime.py tests/primes/test_structure.py \
@@ -20,7 +20,7 @@ QUICK := \
 	tests/curves/test_small_curves.py tests/ops/test_operation.py tests/msm/test_window.py \
 	tests/kzg/test_cell_proofs.py \
 	tests/executor/test_executor.py tests/executor/test_map.py tests/executor/test_errors.py \
-	tests/cluster/test_results.py tests/telemetry/test_metrics.py \
+	tests/cluster/test_interface.py tests/telemetry/test_metrics.py \
 	tests/bench/test_executor.py tests/report/test_page.py tests/cli/test_commands.py tests/soak/test_soak.py
 
 .PHONY: demo test pytest test-slow test-quick lint kernels site clean
