@@ -83,16 +83,14 @@ MODULES_TO_AVOID = {
     "borders": "boundaries",
     "turn": "in_flight",
 }
-ALIASES = {"webgpu.borders"}
-"""Modules that exist only so that names of earlier versions stay importable."""
 
 
 def modules() -> dict[str, Path]:
-    """The modules of the package by their dotted names, without those that hold aliases."""
-    found = {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in ROOT.rglob("*.py")
+    """The modules of the package by their dotted names."""
+    return {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts): path
+        for path in sorted(ROOT.rglob("*.py"))
     }
-    return {name: path for name, path in sorted(found.items()) if name not in ALIASES}
 
 
 @functools.cache
@@ -129,8 +127,3 @@ def test_no_module_has_a_name_to_avoid() -> None:
 def test_no_two_classes_share_a_name() -> None:
     shared = {name: where for name, where in classes().items() if len(where) > 1}
     assert shared == {}, "give each class a name of its own"
-
-
-def test_every_alias_still_exists() -> None:
-    missing = [name for name in ALIASES if not (ROOT / f"{name.replace('.', '/')}.py").is_file()]
-    assert missing == [], "remove the alias from the list"

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_executor import webgpu
-from gpu_executor.webgpu import borders
 from gpu_executor.webgpu.boundaries import (
     MAX_BOUNDARIES,
     MAX_PADDING,
@@ -23,8 +22,8 @@ from tests.support.threads import in_threads
 POWERS = [1 << exponent for exponent in range(14, 31)]
 
 
-def test_size_bucket_is_importable_from_the_package_and_under_its_old_module() -> None:
-    assert webgpu.size_bucket is borders.size_bucket is size_bucket
+def test_size_bucket_is_importable_from_the_package() -> None:
+    assert webgpu.size_bucket is size_bucket
 
 
 def draw_skewed_sizes(seed: int, count: int) -> list[int]:
