@@ -116,10 +116,10 @@ def test_the_trace_has_every_stage_of_every_job_and_so_has_the_picture(tmp_path:
     events = json.loads(trace.read_text())["traceEvents"]
     spans = [each for each in events if each["ph"] == "X" and each["name"] in STAGES]
     assert all(each["dur"] > 0 for each in spans)
-    pieces = {each["args"]["piece"] for each in spans}
-    assert len(pieces) == 8
-    assert {(each["args"]["piece"], each["name"]) for each in spans} == set(
-        itertools.product(pieces, STAGES)
+    chunks = {each["args"]["chunk"] for each in spans}
+    assert len(chunks) == 8
+    assert {(each["args"]["chunk"], each["name"]) for each in spans} == set(
+        itertools.product(chunks, STAGES)
     )
     titles = [each.text or "" for each in ElementTree.parse(output).iter(f"{SVG}title")]
     for job, stage in itertools.product(range(1, 9), STAGES):

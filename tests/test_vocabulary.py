@@ -43,6 +43,7 @@ CLASSES_TO_AVOID = {
     "Figures": "Calibration",
     "Borders": "BucketBoundaries",
     "Turn": "a name with InFlight",
+    "Piece": "ElementRange; chunk, part, segment and share say of what",
 }
 MODULES_TO_AVOID = {
     "seats": "candidates",

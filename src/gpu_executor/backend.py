@@ -63,7 +63,7 @@ class BackendStats:
     """The name of the device."""
     calls: int
     elements: int
-    pieces: int
+    chunks: int
     """Parts of calls that ran: one per call, or several if the call was split."""
     dispatches: int
     """Kernels that ran on device arrays, in calls, operations of fields and curves and graphs; 0
@@ -79,7 +79,7 @@ class BackendStats:
         """The counters as values of metric families: the common ones, then the backend's own."""
         yield "backend_calls_total", (), self.calls
         yield "elements_total", (), self.elements
-        yield "pieces_total", (), self.pieces
+        yield "chunks_total", (), self.chunks
         yield "dispatches_total", (), self.dispatches
         for stage, seconds in self.seconds_by_stage.items():
             yield "stage_seconds_total", (stage,), seconds
@@ -125,7 +125,7 @@ class BackendProfile(Protocol):
         """The spans, with times of `time.perf_counter_ns`."""
 
     def stages(self) -> dict[str, float]:
-        """Seconds by stage, summed over all pieces."""
+        """Seconds by stage, summed over all chunks."""
 
     def save_trace(self, path: str | Path) -> None:
         """Write the spans for Perfetto or chrome://tracing.

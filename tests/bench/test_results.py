@@ -79,7 +79,7 @@ def test_tables_have_a_series_for_every_figure() -> None:
     [
         ({"bytes_per_second": 1.0}, "B/s"),
         ({"additions_per_second": 1.0}, "/s"),
-        ({"piece_us": 1.0}, "us"),
+        ({"chunk_us": 1.0}, "us"),
         ({"products_in_chains": 1.0}, "/s"),
         ({"measured": 1.0, "unit": "ms"}, "ms"),
     ],

@@ -255,7 +255,7 @@ def test_timelines_show_that_only_pipelined_batches_overlap() -> None:
     for timeline in (sequential, pipelined):
         assert {span.stage for span in timeline.spans} <= set(STAGES)
         assert {"fill", "compute", "drain"} <= {span.stage for span in timeline.spans}
-        assert {span.piece for span in timeline.spans} == set(range(timeline.jobs))
+        assert {span.chunk for span in timeline.spans} == set(range(timeline.jobs))
         assert min(span.begin_us for span in timeline.spans) == 0
         assert all(span.end_us >= span.begin_us for span in timeline.spans)
     assert not find_overlaps(sequential)
@@ -267,8 +267,8 @@ def find_overlaps(timeline: batch.BatchTimeline) -> list[tuple[int, int]]:
     fills = [span for span in timeline.spans if span.stage == "fill"]
     on_device = [span for span in timeline.spans if span.stage in STAGES[1:4]]
     return [
-        (a.piece, b.piece)
+        (a.chunk, b.chunk)
         for a in fills
         for b in on_device
-        if a.piece != b.piece and a.begin_us < b.end_us and b.begin_us < a.end_us
+        if a.chunk != b.chunk and a.begin_us < b.end_us and b.begin_us < a.end_us
     ]

@@ -256,7 +256,7 @@ def test_bench_batch_measures_every_size_in_every_mode(tmp_path: Path) -> None:
     assert written["hot_path"][0]["queues"] == "one"
     for each in written["hot_path"]:
         assert each["submissions"] == {"one": 1, "split": 3}[each["queues"]]
-        assert each["piece_us"] == pytest.approx(each["start_us"] + each["finish_us"])
+        assert each["chunk_us"] == pytest.approx(each["start_us"] + each["finish_us"])
         assert min(each["start_us"], each["finish_us"]) > 0
 
 
@@ -287,7 +287,7 @@ def test_bench_batch_skips_large_sizes_on_software_devices() -> None:
 def test_bench_stream_compares_additions_with_copies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("GPU_STREAM_CHUNK_ELEMS", "1000")  # more pieces than are in flight at once
+    monkeypatch.setenv("GPU_STREAM_CHUNK_ELEMS", "1000")  # more chunks than are in flight at once
     file = tmp_path / "bench.json"
     shown = run("bench", "stream", "--elements", "5500", "--json", str(file))
     assert shown.exit_code == 0, shown.output

@@ -174,7 +174,7 @@ def check_stats(backend: Backend) -> None:
     assert after.device == backend.device.name
     assert after.calls == before.calls + 1
     assert after.elements == before.elements + 70
-    assert after.pieces == before.pieces + 1
+    assert after.chunks == before.chunks + 1
     assert list(after.seconds_by_stage) == list(STAGES)
     assert after.seconds_by_stage["compute"] > before.seconds_by_stage["compute"]
     assert after.bytes_held >= 0

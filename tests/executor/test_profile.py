@@ -73,13 +73,13 @@ def test_every_device_is_a_process_of_the_trace_on_one_clock(tmp_path: Path) -> 
         first = min(each.begin_ns for each in all_spans)
         assert [each["ts"] for each in mine] == [(each.begin_ns - first) / 1e3 for each in own]
         jobs = [each for each in mine if each["name"] == MUL.name]
-        pieces = [each for each in mine if each["name"] == "compute"]
-        assert bool(jobs) == bool(pieces)
-        for piece in pieces:  # every piece lies within a job of its device
+        chunks = [each for each in mine if each["name"] == "compute"]
+        assert bool(jobs) == bool(chunks)
+        for chunk in chunks:  # every chunk lies within a job of its device
             assert any(
                 job["ts"] - SLACK_NS / 1e3
-                <= piece["ts"]
-                <= piece["ts"] + piece["dur"]
+                <= chunk["ts"]
+                <= chunk["ts"] + chunk["dur"]
                 <= job["ts"] + job["dur"] + SLACK_NS / 1e3
                 for job in jobs
             )
@@ -98,7 +98,7 @@ def test_jobs_of_the_cpu_and_their_compute_stage_are_in_the_trace(tmp_path: Path
     assert processes == {1: "0: NumPy by cpu"}
     assert sorted(tracks.values()) == ["host MainThread", "host gpu-executor NumPy by cpu"]
     assert sorted(each["name"] for each in spans) == sorted([MUL.name, "compute"] * 2)
-    assert sorted(each["args"]["piece"] for each in spans) == [1, 1, 2, 2]
+    assert sorted(each["args"]["chunk"] for each in spans) == [1, 1, 2, 2]
     assert all(each["dur"] > 0 for each in spans)
 
 

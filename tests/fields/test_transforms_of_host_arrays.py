@@ -90,7 +90,7 @@ def test_large_transforms_and_extensions_agree_with_device_arrays(
 
 
 def test_results_larger_than_a_part_arrive(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpu_executor.vulkan.transfers.PART_BYTES", 70_000)
+    monkeypatch.setattr("gpu_executor.vulkan.transfers.SEGMENT_BYTES", 70_000)
     x = draw(BABYBEAR, 1 << 16, "montgomery")
     wanted = BABYBEAR.ntt(gpu.to_device(x)).to_host()
     out = BABYBEAR.zeros(1 << 16)
@@ -104,7 +104,7 @@ def test_the_host_copies_no_mapped_array(
     gpu = fresh_gpu()
     x, out = gpu.asarray(draw(FR, 1 << 13, "montgomery")), gpu.asarray(FR.zeros(1 << 13))
     wanted = FR.ntt(gpu.to_device(x)).to_host()
-    for name in ("copy", "copy_parts"):
+    for name in ("copy", "copy_segments"):
         monkeypatch.setattr(CopyThreads, name, None)
     assert FR.ntt(x, device=gpu, out=out) is out
     assert gpu._session.mapped.find(out.data) is not None

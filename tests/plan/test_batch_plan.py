@@ -63,7 +63,7 @@ def test_pipelined_false_uses_one_slot_and_true_at_least_two(jobs: int) -> None:
     ("count", "jobs", "slots"),
     [(10, 1, 1), (11, 1, 2), (10, 2, 2), (10, 100, DEFAULT_SLOTS), (1000, 1, DEFAULT_SLOTS)],
 )
-def test_without_a_request_there_are_no_more_slots_than_pieces(
+def test_without_a_request_there_are_no_more_slots_than_chunks(
     count: int, jobs: int, slots: int
 ) -> None:
     assert plan(count, jobs, chunk=10).slots == slots

@@ -96,11 +96,11 @@ def test_every_calibration_that_is_read_gives_a_plan(
 def forecast_seconds(
     calibration: Calibration,
     work: Work,
-    pieces: int,
+    chunks: int,
     slots: int | None,
     schedule: tuple[DataPath, QueueUse],
 ) -> float:
-    return forecast(calibration, work, pieces, Schedule(*schedule, pieces, slots))[0]
+    return forecast(calibration, work, chunks, Schedule(*schedule, chunks, slots))[0]
 
 
 MAPPED: tuple[DataPath, QueueUse] = ("host-visible", "one")
@@ -108,21 +108,21 @@ STAGED: tuple[DataPath, QueueUse] = ("device-local", "one")
 SPLIT: tuple[DataPath, QueueUse] = ("device-local", "split")
 
 
-def test_pieces_in_one_slot_take_the_sum_of_their_steps() -> None:
+def test_chunks_in_one_slot_take_the_sum_of_their_steps() -> None:
     little = Work(9600, 4800, 9600, 4800)
     copies = 14_400 / 9.8e9
     mapped = copies + 20.7e-6 + 14_400 / 21.9e9
     staged = copies + 35e-6 + 9600 / 45.7e9 + 14_400 / 3e12 + 4800 / 43.6e9
-    for pieces in (1, 7):
-        assert forecast_seconds(H200, little, pieces, 1, MAPPED) == pytest.approx(pieces * mapped)
-        assert forecast_seconds(H200, little, pieces, 1, STAGED) == pytest.approx(pieces * staged)
+    for chunks in (1, 7):
+        assert forecast_seconds(H200, little, chunks, 1, MAPPED) == pytest.approx(chunks * mapped)
+        assert forecast_seconds(H200, little, chunks, 1, STAGED) == pytest.approx(chunks * staged)
     much = Work(8e6, 4e6, 8e6, 4e6)
     shared = 2 * 40e-6 + 12e6 / 34e9
     moved = 12e6 / 3e12 + 4e6 / 43.6e9  # the copy in takes less than the fill, and overlaps it
     assert forecast_seconds(H200, much, 1, 1, STAGED) == pytest.approx(shared + 35e-6 + moved)
 
 
-def test_overlapped_pieces_are_as_fast_as_the_slowest_step() -> None:
+def test_overlapped_chunks_are_as_fast_as_the_slowest_step() -> None:
     # The host copies nothing: the bus takes longest, with both directions at once.
     bus = Work(64e6, 32e6, 0, 0)
     through = 23.4e-6 + 64e6 / 45.7e9 + 96e6 / 3e12 + 32e6 / 43.6e9
@@ -133,8 +133,8 @@ def test_overlapped_pieces_are_as_fast_as_the_slowest_step() -> None:
     few = Work(96, 48, 96, 48)
     expected = 101 * (15.9e-6 + 144 / 9.8e9) + 144 / 21.9e9
     assert forecast_seconds(H200, few, 101, None, MAPPED) == pytest.approx(expected)
-    # A host that copies slowly: the copy threads take longest, for the first pieces too.
-    slow, plain = dataclasses.replace(H200, pieces_copy=5e9), Work(64e6, 32e6, 64e6, 32e6)
+    # A host that copies slowly: the copy threads take longest, for the first chunks too.
+    slow, plain = dataclasses.replace(H200, chunks_copy=5e9), Work(64e6, 32e6, 64e6, 32e6)
     assert forecast_seconds(slow, plain, 1001, None, SPLIT) == pytest.approx(
         1001 * 96e6 / 5e9, rel=0.01
     )
@@ -151,16 +151,16 @@ def test_too_few_slots_make_every_step_wait() -> None:
     assert by_slots[2] > 2 * chosen
 
 
-@given(interval=st.floats(1e-9, 1), ratio=st.floats(1, 40), pieces=st.integers(2, 1000))
+@given(interval=st.floats(1e-9, 1), ratio=st.floats(1, 40), chunks=st.integers(2, 1000))
 def test_slots_keep_the_slowest_step_busy_with_at_most_two_to_spare(
-    interval: float, ratio: float, pieces: int
+    interval: float, ratio: float, chunks: int
 ) -> None:
     pace = PipelinePace(interval * ratio, interval)
     assert ratio <= pace.slots <= ratio + 2
-    best = pace.latency + (pieces - 1) * pace.interval
-    assert pace.seconds(pieces, pace.slots) == best
+    best = pace.latency + (chunks - 1) * pace.interval
+    assert pace.seconds(chunks, pace.slots) == best
     if pace.slots > 2:
-        assert pace.seconds(pieces, pace.slots - 2) > best
+        assert pace.seconds(chunks, pace.slots - 2) > best
 
 
 @given(
@@ -169,7 +169,7 @@ def test_slots_keep_the_slowest_step_busy_with_at_most_two_to_spare(
     slower=st.floats(1, 1000),
     sizes=st.tuples(*[st.floats(1, 1e9)] * 2),
     copied=st.tuples(*[st.booleans()] * 2),
-    pieces=st.integers(1, 1000),
+    chunks=st.integers(1, 1000),
     slots=st.none() | st.integers(1, MAX_SLOTS),
     queues=st.sampled_from(get_args(QueueUse)),
     path=st.sampled_from(get_args(DataPath)),
@@ -180,14 +180,14 @@ def test_a_slower_device_or_host_makes_no_forecast_shorter(
     slower: float,
     sizes: tuple[float, float],
     copied: tuple[bool, bool],
-    pieces: int,
+    chunks: int,
     slots: int | None,
     queues: QueueUse,
     path: DataPath,
 ) -> None:
     if path == "host-visible":
         queues = "one"
-    assume(queues == "one" or getattr(calibration, f"piece_{queues}") is not None)
+    assume(queues == "one" or getattr(calibration, f"chunk_{queues}") is not None)
     value: Any = getattr(calibration, name)
     assume(value is not None)
     if name == "host_copy":
@@ -198,11 +198,11 @@ def test_a_slower_device_or_host_makes_no_forecast_shorter(
     slow = dataclasses.replace(calibration, **changes)
     work = Work(*sizes, sizes[0] * copied[0], sizes[1] * copied[1])
     before, now = (
-        forecast_seconds(each, work, pieces, slots, (path, queues)) for each in (calibration, slow)
+        forecast_seconds(each, work, chunks, slots, (path, queues)) for each in (calibration, slow)
     )
     # Where the plan chooses the slots, it may choose fewer, which are filled sooner at first.
     fewer = (
-        2 * (work.fill_bytes + work.drain_bytes) / calibration.pieces_copy if slots is None else 0
+        2 * (work.fill_bytes + work.drain_bytes) / calibration.chunks_copy if slots is None else 0
     )
     assert 0 < before <= now * (1 + 1e-9) + fewer
 
@@ -242,7 +242,7 @@ def test_every_choice_is_within_bounds_and_as_requested(
         assert found.path == ("device-local" if wanted else "host-visible")
     if found.path == "host-visible" or found.slots == 1:
         assert found.queues == "one"
-    assert found.queues == "one" or getattr(calibration, f"piece_{found.queues}") is not None
+    assert found.queues == "one" or getattr(calibration, f"chunk_{found.queues}") is not None
     about = [text.split(":")[0] for text in found.reasons]
     assert about[:3] == ["path", "work-group", "chunk"]
     assert about[3:] in ([], ["slots"], ["slots", "queues"])
@@ -291,7 +291,7 @@ def test_large_plain_calls_are_split_where_overlap_gains() -> None:
     for size in (1 << 18, 1 << 20, 1 << 24):
         large = plan(size)
         assert large.slots > 2
-        assert large.slots <= len(list(large.pieces()))
+        assert large.slots <= len(list(large.chunks()))
         assert 256 << 10 <= large.chunk * 3 * ELEMENT.nbytes <= 64 << 20
     # A software device computes on the threads that would copy, so overlap gains nothing.
     for size in (70, 1 << 16, 1 << 19):
@@ -303,27 +303,27 @@ def test_a_large_batch_of_mapped_arrays_uses_three_queues() -> None:
         found = plan(count, 16, mapped=True)
         assert (found.path, found.queues) == ("device-local", "split")
         assert find_reason(found, "queues").startswith("three, ")
-        without = dataclasses.replace(H200, piece_split=None)
+        without = dataclasses.replace(H200, chunk_split=None)
         assert plan(count, 16, without, mapped=True).queues != "split"
-        neither = dataclasses.replace(without, piece_several=None)
+        neither = dataclasses.replace(without, chunk_several=None)
         assert plan(count, 16, neither, mapped=True).queues == "one"
 
 
 def test_small_jobs_use_several_queues_where_that_is_much_cheaper() -> None:
-    cheap = dataclasses.replace(H200, piece_several=3e-6)
+    cheap = dataclasses.replace(H200, chunk_several=3e-6)
     staged = RunOptions(device_local=True)
     found = plan(64, 32, cheap, options=staged)
     assert (found.queues, found.chunk) == ("several", 64)
     assert find_reason(found, "queues").startswith("several, ")
-    assert plan(64, 32, dataclasses.replace(cheap, piece_several=None), options=staged).queues != (
+    assert plan(64, 32, dataclasses.replace(cheap, chunk_several=None), options=staged).queues != (
         "several"
     )
-    dear = dataclasses.replace(H200, piece_several=100e-6, piece_split=100e-6)
+    dear = dataclasses.replace(H200, chunk_several=100e-6, chunk_split=100e-6)
     assert plan(64, 32, dear, options=staged).queues == "one"
 
 
 def test_jobs_that_gain_nothing_by_overlap_run_in_one_slot() -> None:
-    dear, unified = dataclasses.replace(LAVAPIPE, piece_mapped=1e-3), describe_device(unified=True)
+    dear, unified = dataclasses.replace(LAVAPIPE, chunk_mapped=1e-3), describe_device(unified=True)
     found = plan(64, 4, dear, unified)
     assert (found.slots, find_reason(found, "slots")) == (
         1,
@@ -343,21 +343,21 @@ def test_a_whole_kernel_is_not_split_with_a_calibration() -> None:
         request = Request(whole, operands, count, jobs)
         found = make_plan(request, ROOMY, Settings(stream_chunk_elems=chunk), H200)
         assert found.chunk == found.capacity == count
-        assert "one piece: the kernel cannot be split by elements" in found.reasons
+        assert "one chunk: the kernel cannot be split by elements" in found.reasons
 
 
 def test_a_plan_by_calibration_prints_its_choices_and_reasons() -> None:
     assert str(plan(1 << 22, mapped=True)).splitlines() == [
-        "4,194,304 elements on the device-local path: 8 pieces of up to 524,288, 3 slots, "
+        "4,194,304 elements on the device-local path: 8 chunks of up to 524,288, 3 slots, "
         "work-groups of 512 x 2 elements",
         "  - path: device-local, 11.9 ms expected, 27.6 ms on the other path",
         "  - work-group: 512 of (64, 128, 256, 512), the kernel's preference",
         "  - chunk: 524,288 elements, 11.9 ms expected",
-        "  - slots: 3, so that the copies and dispatches of 8 pieces overlap",
+        "  - slots: 3, so that the copies and dispatches of 8 chunks overlap",
         "  - queues: three, 13.7 ms with one, 11.9 ms with three, 13.7 ms with several expected",
     ]
     assert str(plan(70, 1, LAVAPIPE, options=RunOptions(True))).splitlines() == [
-        "70 elements on the device-local path: 1 piece of up to 70, 1 slot, work-groups of 64 x 1 "
+        "70 elements on the device-local path: 1 chunk of up to 70, 1 slot, work-groups of 64 x 1 "
         "elements",
         "  - path: requested with device_local=True",
         "  - work-group: 64 of (64, 128, 256, 512), so that a small call reaches every core",

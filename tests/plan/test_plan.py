@@ -14,7 +14,14 @@ from gpu_executor.calls.call import Operand
 from gpu_executor.device_info import DeviceInfo, Kind
 from gpu_executor.errors import DeviceLacksError, KernelError, OutOfMemoryError
 from gpu_executor.kernel import ElementType, Kernel
-from gpu_executor.plan import CallPlan, Piece, Request, RunOptions, make_plan, round_up_to_class
+from gpu_executor.plan import (
+    CallPlan,
+    ElementRange,
+    Request,
+    RunOptions,
+    make_plan,
+    round_up_to_class,
+)
 from gpu_executor.plan.bounds import DEFAULT_SLOTS
 from gpu_executor.plan.plan import WORK_GROUP_SIZES
 from gpu_executor.settings import Settings
@@ -136,9 +143,9 @@ def test_the_error_names_the_limit_that_no_element_fits() -> None:
 
 def test_a_whole_kernel_is_never_split() -> None:
     found = plan_kernel(3_000_001, describe_device(), split="whole")
-    assert list(found.pieces()) == [Piece(0, 3_000_001)]
+    assert list(found.chunks()) == [ElementRange(0, 3_000_001)]
     assert found.capacity == 3_000_001
-    assert "one piece: the kernel cannot be split by elements" in found.reasons
+    assert "one chunk: the kernel cannot be split by elements" in found.reasons
 
 
 def test_a_whole_kernel_is_refused_where_a_buffer_cannot_hold_its_array() -> None:
@@ -259,33 +266,33 @@ def test_every_plan_keeps_every_limit(
     assert found.capacity * BYTES * (2 if ask else 1) <= memory // 2 // DEFAULT_SLOTS
     assert found.groups(found.chunk) <= groups
     assert found.work_group in WORK_GROUP_SIZES
-    pieces = -(-count // found.chunk)
-    assert found.slots == min(pieces, DEFAULT_SLOTS)
+    chunks = -(-count // found.chunk)
+    assert found.slots == min(chunks, DEFAULT_SLOTS)
     about = ["path", "work-group", "chunk"]
-    about += ["slots"] * (pieces > 1) + ["queues"] * (pieces > 1 and ask)
+    about += ["slots"] * (chunks > 1) + ["queues"] * (chunks > 1 and ask)
     assert [text.split(":")[0] for text in found.reasons] == about
 
 
 @given(count=st.integers(1, 5000), chunk=st.integers(1, 5000))
-def test_pieces_cover_the_elements_once_and_in_order(count: int, chunk: int) -> None:
-    pieces = list(plan(count, stream_chunk_elems=max(chunk, count // 50 + 1)).pieces())
-    covered = [at for piece in pieces for at in range(piece.start, piece.start + piece.count)]
+def test_chunks_cover_the_elements_once_and_in_order(count: int, chunk: int) -> None:
+    chunks = list(plan(count, stream_chunk_elems=max(chunk, count // 50 + 1)).chunks())
+    covered = [at for chunk in chunks for at in range(chunk.start, chunk.start + chunk.count)]
     assert covered == list(range(count))
-    assert len({piece.count for piece in pieces[:-1]}) <= 1
-    assert pieces[-1].count <= pieces[0].count
+    assert len({chunk.count for chunk in chunks[:-1]}) <= 1
+    assert chunks[-1].count <= chunks[0].count
 
 
 def test_a_plan_prints_its_choices_and_reasons() -> None:
     assert str(plan(1_200_000, describe_device(kind="integrated"))).splitlines() == [
-        "1,200,000 elements on the device-local path: 3 pieces of up to 524,288, 3 slots, "
+        "1,200,000 elements on the device-local path: 3 chunks of up to 524,288, 3 slots, "
         "work-groups of 512 x 2 elements",
         "  - path: 1,200,000 elements are at least 1,048,576",
         "  - work-group: 512 of (64, 128, 256, 512), the kernel's preference",
         "  - chunk: at most 524,288 elements, limited by the default chunk size",
-        "  - slots: 3, so that the copies and dispatches of 3 pieces overlap",
+        "  - slots: 3, so that the copies and dispatches of 3 chunks overlap",
         "  - queues: one, the device has no transfer-only queues",
     ]
-    assert "1 piece of up to 7, 1 slot, work-groups of 64 x 1 elements" in str(plan(7))
+    assert "1 chunk of up to 7, 1 slot, work-groups of 64 x 1 elements" in str(plan(7))
 
 
 @given(st.integers(1, 1 << 50), st.integers(0, 1 << 50))

@@ -28,7 +28,7 @@ HOSTILE = "</text><script>alert(1)</script>"
 
 
 def make_span(track: str, stage: str, begin: float, end: float) -> dict[str, object]:
-    return {"track": track, "stage": stage, "piece": 0, "begin_us": begin, "end_us": end}
+    return {"track": track, "stage": stage, "chunk": 0, "begin_us": begin, "end_us": end}
 
 
 def test_the_command_writes_every_figure_as_a_picture(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_timeline_of_a_profile_has_its_stages_alone() -> None:
     ]
     timeline = make_timeline("batch", spans)
     assert [
-        (each["track"], each["stage"], each["piece"], each["begin_us"], each["end_us"])
+        (each["track"], each["stage"], each["chunk"], each["begin_us"], each["end_us"])
         for each in name_tracks(timeline["spans"])
     ] == [
         ("copy thread 1", "fill", 0, 0.0, 1.0),

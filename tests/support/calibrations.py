@@ -19,14 +19,14 @@ H200 = Calibration(
     fill_copy=9.8e9,
     shared_copy=34.0e9,
     sharing=40e-6,
-    pieces_copy=68.8e9,
+    chunks_copy=68.8e9,
     handing_over=33.6e-6,
     call_mapped=20.7e-6,
     call_staged=35e-6,
-    piece_mapped=15.9e-6,
-    piece_staged=27.4e-6,
-    piece_split=23.4e-6,
-    piece_several=26.2e-6,
+    chunk_mapped=15.9e-6,
+    chunk_staged=27.4e-6,
+    chunk_split=23.4e-6,
+    chunk_several=26.2e-6,
     kernel=3.0e12,
     kernel_mapped=21.9e9,
     seconds=0.6,
@@ -41,14 +41,14 @@ LAVAPIPE = Calibration(
     fill_copy=15.6e9,
     shared_copy=20.0e9,
     sharing=25e-6,
-    pieces_copy=30.0e9,
+    chunks_copy=30.0e9,
     handing_over=118e-6,
     call_mapped=68e-6,
     call_staged=72e-6,
-    piece_mapped=49e-6,
-    piece_staged=59e-6,
-    piece_split=None,
-    piece_several=None,
+    chunk_mapped=49e-6,
+    chunk_staged=59e-6,
+    chunk_split=None,
+    chunk_several=None,
     kernel=0.98e9,
     kernel_mapped=0.97e9,
     seconds=0.5,
@@ -60,7 +60,7 @@ RATES = (
     "copy_both",
     "fill_copy",
     "shared_copy",
-    "pieces_copy",
+    "chunks_copy",
     "kernel",
     "kernel_mapped",
 )
@@ -69,10 +69,10 @@ TIMES = (
     "handing_over",
     "call_mapped",
     "call_staged",
-    "piece_mapped",
-    "piece_staged",
+    "chunk_mapped",
+    "chunk_staged",
 )
-MAYBE_TIMES = ("piece_split", "piece_several")
+MAYBE_TIMES = ("chunk_split", "chunk_several")
 
 rates = st.floats(1e3, 1e15)
 times = st.floats(1e-9, 10.0)
@@ -96,14 +96,14 @@ EAGER = dataclasses.replace(
     host_copy=((1, 2e9), (2, 4e9)),
     fill_copy=2e9,
     shared_copy=2e9,
-    pieces_copy=4e9,
+    chunks_copy=4e9,
     handing_over=1e-6,
-    piece_mapped=1e-6,
-    piece_staged=1e-6,
+    chunk_mapped=1e-6,
+    chunk_staged=1e-6,
     kernel=3e9,
     kernel_mapped=3e9,
 )
-"""With this calibration, large calls are chunked into pieces that overlap."""
+"""With this calibration, large calls are chunked into chunks that overlap."""
 
 
 NAMES = [*RATES, *TIMES, *MAYBE_TIMES, "seconds"]

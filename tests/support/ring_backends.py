@@ -1,4 +1,4 @@
-"""Backends whose copy threads fill and drain every piece, and records of which thread does what."""
+"""Backends whose copy threads fill and drain every chunk, and records of which thread does what."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ See = Callable[[int | None], object]
 def open_with_copy_threads(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> gx.PersistentVulkanBackend:
-    """Open a backend whose copy threads copy the smallest pieces too, of 100 elements at most."""
+    """Open a backend whose copy threads copy the smallest chunks too, of 100 elements at most."""
     monkeypatch.setattr(slot_commands, "LARGE_COPY_BYTES", MUCH)
     gpu = fresh_gpu(stream_chunk_elems=CHUNK)
     gpu._session.resources.copy_threads.threads = WORKERS

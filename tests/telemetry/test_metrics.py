@@ -129,7 +129,7 @@ def test_vulkan_reports_stages_caches_and_memory() -> None:
         assert isinstance(stats, Stats)
         assert found.one("path_calls_total", path="host-visible") == 4
         assert found.one("elements_total") == 4 * COUNT
-        assert found.one("pieces_total") == 4
+        assert found.one("chunks_total") == 4
         assert found.one("recordings_total") == stats.recordings == 1
         assert found.one("shrunk_total") == 0
         for cache in ("pipelines", "slots", "memory"):

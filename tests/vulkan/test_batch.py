@@ -105,7 +105,7 @@ def test_run_field_add_batch_is_sequential_and_its_pipelined_form_overlaps(
     assert gpu.stats().slots.misses == 1
     check_sums(gpu.run_field_add_batch_pipelined(jobs, device_local=device_local), jobs)
     assert gpu.stats().slots.misses >= 2
-    assert gpu.stats().pieces == gpu.stats().calls == 10
+    assert gpu.stats().chunks == gpu.stats().calls == 10
 
 
 @on_both_paths
@@ -117,7 +117,7 @@ def test_a_batch_uses_as_many_slots_as_its_depth(
     check_sums(gpu.run_batch(FQ_ADD, jobs, device_local=device_local, depth=depth), jobs)
     stats = gpu.stats()
     assert (stats.slots.misses, stats.slots.in_use, stats.shrunk) == (depth, 0, 0)
-    assert (stats.calls, stats.pieces, stats.elements) == (21, 23, 20 * 90 + 3 * CHUNK)
+    assert (stats.calls, stats.chunks, stats.elements) == (21, 23, 20 * 90 + 3 * CHUNK)
 
 
 GOOD = np.zeros((4, 6), np.uint64)

@@ -33,7 +33,7 @@ from tests.support.threads import THREADS, in_threads
 Gpu = gx.PersistentVulkanBackend
 SIZES = (5, 0, 100, 1, 64, 250, 3, 101)
 STEADY = (5, 0, 100, 64, 250)
-"""Six pieces: a slot has commands for eight at once, and each mapped array needs its own."""
+"""Six chunks: a slot has commands for eight at once, and each mapped array needs its own."""
 
 
 @on_both_paths
@@ -136,11 +136,11 @@ def test_chunks_are_halved_until_they_can_be_allocated(
     check_sums(gpu.run_batch(ADD_U32, jobs, device_local=device_local, depth=depth), jobs)
     stats = gpu.stats()
     assert stats.shrunk == 2
-    assert stats.pieces > stats.calls == 4
+    assert stats.chunks > stats.calls == 4
     assert stats.slots.in_use == 0
 
 
-@pytest.mark.parametrize("chunk", [3000, 100_000], ids=["of several pieces", "of one piece"])
+@pytest.mark.parametrize("chunk", [3000, 100_000], ids=["of several chunks", "of one chunk"])
 def test_a_single_call_shrinks_like_a_batch(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:

@@ -109,8 +109,8 @@ def test_a_backend_is_exact_at_every_size(
         for pipelined in (None, True, False):
             check_sums(measured.run_batch(kernel, jobs, pipelined=pipelined), jobs)
         check_sums(list(measured.stream(kernel, jobs)), jobs)
-    pieces = list(measured.explain(ADD_U32, SEVERAL_CHUNKS).pieces())
-    assert (len(pieces) > 1) == (measured.calibration == EAGER)
+    chunks = list(measured.explain(ADD_U32, SEVERAL_CHUNKS).chunks())
+    assert (len(chunks) > 1) == (measured.calibration == EAGER)
 
 
 def test_an_executor_is_exact_at_every_size(executor: gx.GpuExecutor) -> None:

@@ -69,8 +69,8 @@ def test_the_first_batch_calibrates_and_the_next_backend_reads_the_file(
     assert is_sound(calibration)
     assert calibration.host_copy[0][0] == 1
     assert calibration.host_copy[-1][0] == gpu._session.resources.copy_threads.max_threads
-    assert (calibration.piece_split is None) == (gpu._session.resources.upload is None)
-    assert (calibration.piece_several is None) == (not gpu._session.resources.parallel_compute)
+    assert (calibration.chunk_split is None) == (gpu._session.resources.upload is None)
+    assert (calibration.chunk_several is None) == (not gpu._session.resources.parallel_compute)
     assert read_calibration(tmp_path, gpu.device) == calibration
     foreseen = gpu.explain(FQ_ADD, 70).foreseen
     assert foreseen is not None and foreseen > 0
@@ -295,7 +295,7 @@ def test_results_under_a_calibrated_plan_are_exact(
             check_sums(gpu.run_batch(kernel, jobs, device_local=device_local), jobs)
             check_sums(list(gpu.stream(kernel, jobs, device_local=device_local)), jobs)
     cut = gpu.explain(ADD_U32, LARGE, device_local=device_local)
-    assert (len(list(cut.pieces())) > 1) == (calibration is EAGER)
+    assert (len(list(cut.chunks())) > 1) == (calibration is EAGER)
     assert gpu.stats().slots.in_use == 0
 
 

@@ -24,16 +24,16 @@ from tests.support.interrupts import InFlightTracker, interrupt_submissions, int
 
 Gpu = gx.PersistentVulkanBackend
 OpenOne = Callable[[], Gpu]
-PART = 1 << 12
-SIZES = [1, 3, 4, PART - 1, PART, PART + 4, 3 * PART + 8, 7 * PART]
-"""Bytes of an array: below a part, and up to seven parts."""
+SEGMENT = 1 << 12
+SIZES = [1, 3, 4, SEGMENT - 1, SEGMENT, SEGMENT + 4, 3 * SEGMENT + 8, 7 * SEGMENT]
+"""Bytes of an array: below a segment, and up to seven segments."""
 
 
 @pytest.fixture
 def open_gpu(staged_inputs: None, fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch) -> OpenOne:
-    """Opens a backend that copies beside its command stream, in small parts."""
+    """Opens a backend that copies beside its command stream, in small segments."""
     monkeypatch.setattr(device_memory, "MIN_CONCURRENT_BYTES", 1)
-    monkeypatch.setattr(transfers, "PART_BYTES", PART)
+    monkeypatch.setattr(transfers, "SEGMENT_BYTES", SEGMENT)
 
     def open_one() -> Gpu:
         gpu = fresh_gpu()
@@ -154,12 +154,12 @@ def test_mapped_arrays_are_copied_from_where_they_are(
 ) -> None:
     gpu = open_gpu()
     device = get_device_memory(gpu)
-    mapped = gpu.asarray(draw_words(1, 5 * PART))
+    mapped = gpu.asarray(draw_words(1, 5 * SEGMENT))
     with monkeypatch.context() as patched:
-        patched.setattr(transfers, "StagingPart", None)  # a call would raise
-        copies = [device.put_ahead(view) for view in (mapped, mapped[PART // 4 :])]
+        patched.setattr(transfers, "StagingSegment", None)  # a call would raise
+        copies = [device.put_ahead(view) for view in (mapped, mapped[SEGMENT // 4 :])]
     assert np.array_equal(copies[0].numpy(), mapped)
-    assert np.array_equal(copies[1].numpy(), mapped[PART // 4 :])
+    assert np.array_equal(copies[1].numpy(), mapped[SEGMENT // 4 :])
 
 
 def test_operations_see_the_copies(open_gpu: OpenOne) -> None:
@@ -183,7 +183,7 @@ def test_an_interrupt_frees_nothing_in_use(
 ) -> None:
     before = binding.count_live_objects()
     gpu = open_gpu()
-    device, words = get_device_memory(gpu), draw_words(1, 5 * PART)
+    device, words = get_device_memory(gpu), draw_words(1, 5 * SEGMENT)
     device.put_ahead(words)
     with monkeypatch.context() as patched:
         in_flight = InFlightTracker(gpu, patched)

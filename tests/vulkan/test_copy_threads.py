@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_executor.vulkan import copy_threads
-from gpu_executor.vulkan.copy_threads import SMALLEST_PART, CopyThreads, Pair, _split_pairs
+from gpu_executor.vulkan.copy_threads import SMALLEST_SEGMENT, CopyThreads, Pair, _split_pairs
 from tests.support.threads import in_threads
 
 Array = npt.NDArray[Any]
-LARGE = 16 * SMALLEST_PART
+LARGE = 16 * SMALLEST_SEGMENT
 
 
 @pytest.fixture(params=[1, 2, 8])
@@ -94,7 +94,7 @@ def test_few_long_rows_are_copied(copiers: CopyThreads) -> None:
 
 def test_small_copies_start_no_thread() -> None:
     before = set(threading.enumerate())
-    copiers, source = CopyThreads(8), np.arange(SMALLEST_PART // 8 * 2 - 1)
+    copiers, source = CopyThreads(8), np.arange(SMALLEST_SEGMENT // 8 * 2 - 1)
     target = np.zeros_like(source)
     copiers.copy([(target, source)])
     np.testing.assert_array_equal(target, source)

@@ -121,7 +121,7 @@ def check_no_leaks() -> Iterator[None]:
 def used(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Used:
-    """Pieces of 100 elements, filled and drained by the caller or by copy threads."""
+    """Chunks of 100 elements, filled and drained by the caller or by copy threads."""
     if request.param is not None:
         monkeypatch.setattr(slot_commands, "LARGE_COPY_BYTES", request.param)
     return Used(fresh_gpu(stream_chunk_elems=100))

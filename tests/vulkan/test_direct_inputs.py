@@ -21,7 +21,7 @@ from gpu_executor.vulkan.memory import (
     Purpose,
     find_input_purpose,
 )
-from gpu_executor.vulkan.transfers import PART_BYTES
+from gpu_executor.vulkan.transfers import SEGMENT_BYTES
 from tests.conftest import OpenGpu, on_both_paths
 from tests.support.contract_kernels import expect_step, step
 from tests.support.jobs import ADD_U32, FQ_ADD, TOO_LARGE, check_sums, field_jobs, watch, word_jobs
@@ -132,7 +132,7 @@ def test_host_memory_stands_in_where_the_device_has_none_left(
     assert refused
 
 
-@pytest.mark.parametrize("count", [20_000, PART_BYTES // 4, PART_BYTES // 4 + 1])
+@pytest.mark.parametrize("count", [20_000, SEGMENT_BYTES // 4, SEGMENT_BYTES // 4 + 1])
 def test_device_arrays_of_any_size_have_their_elements(
     direct_gpu: gx.PersistentVulkanBackend, count: int
 ) -> None:

@@ -1,4 +1,4 @@
-"""Large fills of single calls: the device copies each part as soon as the host has filled it."""
+"""Large fills of single calls: the device copies each segment as soon as the host has filled it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.plan.calibration import MIN_FILL_BYTES_IN_PARTS
-from gpu_executor.vulkan.copy_threads import CopyThreads, Part
+from gpu_executor.plan.calibration import MIN_FILL_BYTES_IN_SEGMENTS
+from gpu_executor.vulkan.copy_threads import CopyThreads, Segment
 from gpu_executor.vulkan.timeline import Timeline
 from tests.conftest import OpenGpu
 from tests.support.interrupts import InFlightTracker
 from tests.support.jobs import ADD_U32, FQ_ADD, TOO_LARGE, Array, check_sums, field_job, word_jobs
 
 Gpu = gx.PersistentVulkanBackend
-COUNT = MIN_FILL_BYTES_IN_PARTS // 8 + 1001
-"""Elements of 4 bytes: two inputs are filled in two parts each, the second one shorter."""
+COUNT = MIN_FILL_BYTES_IN_SEGMENTS // 8 + 1001
+"""Elements of 4 bytes: two inputs are filled in two segments each, the second one shorter."""
 
 
 @pytest.fixture
@@ -30,16 +30,16 @@ def gpu(staged_inputs: None) -> Iterator[Gpu]:
 
 
 @pytest.fixture
-def parts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many parts each call had."""
+def segments(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many segments each call had."""
     seen: list[int] = []
-    copy = CopyThreads.copy_parts
+    copy = CopyThreads.copy_segments
 
     def watched(copiers: CopyThreads, given: Any) -> None:
         seen.append(len(given))
         copy(copiers, given)
 
-    monkeypatch.setattr(CopyThreads, "copy_parts", watched)
+    monkeypatch.setattr(CopyThreads, "copy_segments", watched)
     return seen
 
 
@@ -47,22 +47,22 @@ def run(gpu: Gpu, *arrays: Array, **options: Any) -> Any:
     return gpu.run(ADD_U32, *arrays, device_local=True, **options)
 
 
-def test_every_element_of_a_large_call_arrives(gpu: Gpu, parts: list[int]) -> None:
+def test_every_element_of_a_large_call_arrives(gpu: Gpu, segments: list[int]) -> None:
     jobs = word_jobs(COUNT, COUNT, COUNT + 77)
     check_sums([run(gpu, *job) for job in jobs], jobs)
-    assert parts == [4, 4, 4]
+    assert segments == [4, 4, 4]
     job = field_job(30_000)
     check_sums([gpu.run(FQ_ADD, *job, device_local=True)], [job])
-    assert len(parts) == 4
+    assert len(segments) == 4
 
 
-def test_small_and_profiled_calls_are_filled_as_a_whole(gpu: Gpu, parts: list[int]) -> None:
-    jobs = word_jobs(MIN_FILL_BYTES_IN_PARTS // 8 - 1, COUNT)
+def test_small_and_profiled_calls_are_filled_as_a_whole(gpu: Gpu, segments: list[int]) -> None:
+    jobs = word_jobs(MIN_FILL_BYTES_IN_SEGMENTS // 8 - 1, COUNT)
     small = run(gpu, *jobs[0])
     with gpu.profile() as profile:
         large = run(gpu, *jobs[1])
     check_sums([small, large], jobs)
-    assert parts == []
+    assert segments == []
     assert {"fill", "copy in", "compute", "copy out"} <= set(profile.stages())
 
 
@@ -75,30 +75,30 @@ LAYOUTS: dict[str, Callable[[Array], Array]] = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
-def test_arrays_of_any_layout_are_filled_in_parts(
-    gpu: Gpu, parts: list[int], layout: Callable[[Array], Array]
+def test_arrays_of_any_layout_are_filled_in_segments(
+    gpu: Gpu, segments: list[int], layout: Callable[[Array], Array]
 ) -> None:
     ((a, b),) = word_jobs(COUNT)
     given = layout(a)
     np.testing.assert_array_equal(run(gpu, given, b), given + b)
     np.testing.assert_array_equal(run(gpu, b, given), given + b)
-    assert len(parts) == 2
+    assert len(segments) == 2
 
 
-def test_mapped_arrays_are_copied_beside_the_parts(gpu: Gpu, parts: list[int]) -> None:
-    ((a, b),) = word_jobs(MIN_FILL_BYTES_IN_PARTS // 4)
+def test_mapped_arrays_are_copied_beside_the_segments(gpu: Gpu, segments: list[int]) -> None:
+    ((a, b),) = word_jobs(MIN_FILL_BYTES_IN_SEGMENTS // 4)
     out = gpu.zeros(len(a), np.uint32)
     run(gpu, gpu.asarray(a), b, out=out)
     run(gpu, out, b, out=out)
     np.testing.assert_array_equal(out, a + b + b)
-    assert len(parts) == 2
+    assert len(segments) == 2
     plain = np.empty_like(a)
     run(gpu, a, b, out=plain)
     run(gpu, plain, b, out=plain)
     np.testing.assert_array_equal(plain, a + b + b)
 
 
-def test_slots_of_single_calls_serve_batches(fresh_gpu: OpenGpu, parts: list[int]) -> None:
+def test_slots_of_single_calls_serve_batches(fresh_gpu: OpenGpu, segments: list[int]) -> None:
     gpu, jobs = fresh_gpu(), word_jobs(COUNT, COUNT, COUNT)
     for _ in range(2):
         check_sums([run(gpu, *job) for job in jobs], jobs)
@@ -112,10 +112,10 @@ def test_slots_of_single_calls_serve_batches(fresh_gpu: OpenGpu, parts: list[int
                 depth=depth if pipelined else None,
             )
             check_sums(batch, jobs)
-    assert parts == [4] * 6
+    assert segments == [4] * 6
 
 
-def test_invalid_elements_in_a_later_part_are_found(gpu: Gpu, parts: list[int]) -> None:
+def test_invalid_elements_in_a_later_segment_are_found(gpu: Gpu, segments: list[int]) -> None:
     a, b = field_job(30_000)
     b = b.copy()
     b[29_998] = TOO_LARGE
@@ -123,22 +123,22 @@ def test_invalid_elements_in_a_later_part_are_found(gpu: Gpu, parts: list[int]) 
         gpu.run(FQ_ADD, a, b, device_local=True)
     b[29_998] = 0
     check_sums([gpu.run(FQ_ADD, a, b, device_local=True)], [(a, b)])
-    assert len(parts) == 2
+    assert len(segments) == 2
 
 
-class PartError(Exception):
-    """The error that these tests raise after a part."""
+class SegmentError(Exception):
+    """The error that these tests raise after a segment."""
 
 
-@pytest.mark.parametrize("error", [PartError, KeyboardInterrupt])
+@pytest.mark.parametrize("error", [SegmentError, KeyboardInterrupt])
 @pytest.mark.parametrize("at", [0, 2])
-def test_an_error_between_parts_is_raised_and_the_next_call_is_exact(
+def test_an_error_between_segments_is_raised_and_the_next_call_is_exact(
     fresh_gpu: OpenGpu,
     monkeypatch: pytest.MonkeyPatch,
     error: type[BaseException],
     at: int,
 ) -> None:
-    """No part is in flight when the error is raised: its memory may be used again."""
+    """No segment is in flight when the error is raised: its memory may be used again."""
     gpu, jobs, count = fresh_gpu(), word_jobs(COUNT), 0
     check_sums([run(gpu, *jobs[0])], jobs)
     in_flight = InFlightTracker(gpu, monkeypatch)
@@ -161,16 +161,16 @@ def test_an_error_between_parts_is_raised_and_the_next_call_is_exact(
     assert gpu.stats().slots.in_use == 0
 
 
-def test_parts_are_copied_by_several_threads() -> None:
+def test_segments_are_copied_by_several_threads() -> None:
     copiers, source = CopyThreads(3), np.arange(1 << 20, dtype=np.uint32)
     target, done = np.zeros_like(source), list[int]()
     step = len(source) // 8
 
-    def make_part(number: int) -> Part:
+    def make_segment(number: int) -> Segment:
         some = slice(number * step, (number + 1) * step)
         return [(target[some], source[some])], lambda: done.append(number)
 
-    copiers.copy_parts([make_part(number) for number in range(8)])
+    copiers.copy_segments([make_segment(number) for number in range(8)])
     np.testing.assert_array_equal(target, source)
     assert sorted(done) == list(range(8))
     assert len(copiers._workers) == 2

@@ -35,7 +35,7 @@ def check_long_call(gpu: gx.PersistentVulkanBackend, device_local: bool) -> None
 def test_the_call_after_an_interrupted_one_is_exact(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, device_local: bool, times: int
 ) -> None:
-    # The second Ctrl-C arrives while the interrupted piece is waited for.
+    # The second Ctrl-C arrives while the interrupted chunk is waited for.
     gpu = fresh_gpu()
     check_long_call(gpu, device_local)
     interrupt_waits(monkeypatch, times)

@@ -15,7 +15,7 @@ from tests.support.jobs import ADD_U32, FQ_ADD, Array, check_sums, field_job, wo
 from tests.support.threads import in_threads
 
 Gpu = gx.PersistentVulkanBackend
-CHUNK = 128  # elements of 48 bytes: the offset of each piece is aligned
+CHUNK = 128  # elements of 48 bytes: the offset of each chunk is aligned
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_slices_may_start_at_any_element(
         assert not out[:offset].any() and not out[offset + 90 :].any()
         bindable = offset * 4 % backend.device.limits.buffer_offset_alignment == 0
         assert (copied == []) == (device_local or bindable)
-        part = slice(offset, offset + 850)  # in several pieces at various offsets
+        part = slice(offset, offset + 850)  # in several chunks at various offsets
         backend.run(ADD_U32, x[part], y[part], out=out[part], device_local=device_local)
         check_sums([out[part]], [(x[part], y[part])])
         assert not out[:offset].any() and not out[offset + 850 :].any()

@@ -41,8 +41,8 @@ def test_a_repeated_call_allocates_records_and_compiles_nothing(
     gpu.run_field_add(a, a, device_local=device_local)
     before = count_resources(gpu)
     plan = gpu.explain(FQ_ADD, a, a, device_local=device_local)
-    pieces = enumerate(plan.pieces())
-    uses = {(number % plan.slots, piece.count) for number, piece in pieces}
+    chunks = enumerate(plan.chunks())
+    uses = {(number % plan.slots, chunk.count) for number, chunk in chunks}
     assert before["recordings"] == len(uses)
     assert (plan.slots > 1) == (size > CHUNK)
     for _ in range(20):

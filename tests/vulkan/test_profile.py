@@ -1,4 +1,4 @@
-"""Profiles: every stage of every piece, on the host's clock, as data and as a trace."""
+"""Profiles: every stage of every chunk, on the host's clock, as data and as a trace."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EXPECTED = words.mont_mul(BLS12_381_FQ, A, B)
 
 
 @on_both_paths
-def test_every_stage_of_every_piece_lies_within_the_call(
+def test_every_stage_of_every_chunk_lies_within_the_call(
     staged_inputs: None, fresh_gpu: OpenGpu, device_local: bool
 ) -> None:
     gpu = fresh_gpu(stream_chunk_elems=CHUNK)
@@ -34,17 +34,17 @@ def test_every_stage_of_every_piece_lies_within_the_call(
         result = gpu.run(MUL, A, B, device_local=device_local)
         ended = time.perf_counter_ns()
     np.testing.assert_array_equal(result, EXPECTED)
-    pieces = -(-SIZE // CHUNK)
+    chunks = -(-SIZE // CHUNK)
     stages = set(STAGES) if device_local else {"fill", "compute", "drain"}
     for stage in stages:
         spans = [span for span in profile.spans if span.stage == stage]
-        assert sorted(span.piece for span in spans) == list(range(1, pieces + 1))
+        assert sorted(span.chunk for span in spans) == list(range(1, chunks + 1))
     assert {span.stage for span in profile.spans} == stages
     # Device and host share one clock; its calibration is far better than a millisecond.
     assert all(begun - 1_000_000 <= span.begin_ns <= span.end_ns for span in profile.spans)
     assert all(span.end_ns <= ended + 1_000_000 for span in profile.spans)
-    for number in range(1, pieces + 1):
-        mine = {span.stage: span for span in profile.spans if span.piece == number}
+    for number in range(1, chunks + 1):
+        mine = {span.stage: span for span in profile.spans if span.chunk == number}
         order = [mine[stage] for stage in STAGES[1:4] if stage in mine]
         assert all(a.end_ns <= b.end_ns for a, b in itertools.pairwise(order))
 

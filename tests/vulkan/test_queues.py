@@ -14,7 +14,7 @@ import gpu_executor as gx
 from gpu_executor.calls.call import check
 from gpu_executor.device_info import QueueFamily
 from gpu_executor.errors import NoDeviceError
-from gpu_executor.plan import Piece, strategy
+from gpu_executor.plan import ElementRange, strategy
 from gpu_executor.vulkan.binding import Arena, vk
 from gpu_executor.vulkan.device import MAX_PARALLEL_QUEUES, QueueAddress, choose_queues
 from gpu_executor.vulkan.memory import Purpose
@@ -102,7 +102,7 @@ def three_timelines(resources: Resources, opened: ExitStack) -> Resources:
 def split_gpu(
     staged_inputs: None, fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> gx.PersistentVulkanBackend:
-    """A backend that copies and computes on three timelines, in pieces of 100 elements."""
+    """A backend that copies and computes on three timelines, in chunks of 100 elements."""
     make = Session._make_resources
     monkeypatch.setattr(strategy, "_choose_queues", lambda *_: ("split", "queues: three"))
     monkeypatch.setattr(
@@ -129,7 +129,7 @@ def test_three_queues_give_the_same_results(
     for _ in range(3):
         results = split_gpu.run_batch(FQ_ADD, jobs, out=out, device_local=True, depth=depth)
         check_sums(results, jobs)
-    assert len(submitted) == 3 * 3 * 10  # ten pieces, three times
+    assert len(submitted) == 3 * 3 * 10  # ten chunks, three times
     jobs[3][0][207] = TOO_LARGE
     with pytest.raises(gx.ElementRangeError) as caught:
         split_gpu.run_batch(FQ_ADD, jobs, device_local=True, depth=depth)
@@ -166,8 +166,8 @@ def test_each_submission_waits_for_the_value_that_the_previous_one_signals(
     jobs = word_jobs(70, 250, 100, 3, 1000)
     for depth in (2, 3, 16):
         check_sums(split_gpu.run_batch(ADD_U32, jobs, device_local=True, depth=depth), jobs)
-    pieces = 1 + 3 + 1 + 1 + 10
-    assert len(seen) == 3 * 3 * pieces
+    chunks = 1 + 3 + 1 + 1 + 10
+    assert len(seen) == 3 * 3 * chunks
     last: dict[Any, int] = {}
     for copies_in, computes, copies_out in zip(seen[::3], seen[1::3], seen[2::3], strict=True):
         assert copies_in[0] == {}
@@ -196,7 +196,7 @@ class SplitSlot:
         )
 
     def start(self) -> list[Submission]:
-        self.slot.start(self.call, Piece(0, 70), (2, 1, 1))
+        self.slot.start(self.call, ElementRange(0, 70), (2, 1, 1))
         return [submission for _, submission in self.slot._recording.submissions]
 
     def done(self, submission: Submission, timeout: int) -> bool:

@@ -1,4 +1,4 @@
-"""Pieces that copy threads fill and drain: exact, in order, on one queue or on several."""
+"""Chunks that copy threads fill and drain: exact, in order, on one queue or on several."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_calls_and_streams_are_exact(threaded_gpu: Gpu, device_local: bool) -> N
     check_sums(threaded_gpu.run_batch(FQ_ADD, backwards, device_local=device_local), backwards)
 
 
-def test_pieces_are_submitted_in_order_whichever_is_filled_first(
+def test_chunks_are_submitted_in_order_whichever_is_filled_first(
     threaded_gpu: Gpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filled = [threading.Event() for _ in range(12)]
@@ -81,7 +81,7 @@ def test_pieces_are_submitted_in_order_whichever_is_filled_first(
     assert watched.begun["submit"] == list(range(12))
 
 
-def test_a_small_piece_does_not_overtake_a_large_one(
+def test_a_small_chunk_does_not_overtake_a_large_one(
     threaded_gpu: Gpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     large_is_next, small_is_through = threading.Event(), threading.Event()
@@ -169,7 +169,7 @@ def test_parallel_compute_queues_give_the_same_results(
 
 
 @pytest.mark.parametrize("depth", [2, 4])
-def test_pieces_alternate_between_the_parallel_queues(
+def test_chunks_alternate_between_the_parallel_queues(
     several_gpu: Gpu, monkeypatch: pytest.MonkeyPatch, depth: int
 ) -> None:
     queues = several_gpu._session.resources.parallel_compute

@@ -150,16 +150,16 @@ def test_ctrl_c_in_a_shared_copy_is_raised_when_the_helpers_are_done(
 ) -> None:
     copy, begun, ended = _SharedCopy.copy, threading.Event(), threading.Event()
 
-    def slow(parts: _SharedCopy) -> None:
+    def slow(shared: _SharedCopy) -> None:
         if threading.current_thread() is threading.main_thread():
             assert begun.wait(PATIENCE)
         else:
-            part = parts._parts.popleft()
+            segment = shared._segments.popleft()
             begun.set()
             press_ctrl_c("wait")
             time.sleep(0.05)
-            parts._parts.append(part)
-            copy(parts)
+            shared._segments.append(segment)
+            copy(shared)
             ended.set()
 
     monkeypatch.setattr(_SharedCopy, "copy", slow)

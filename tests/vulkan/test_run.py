@@ -290,8 +290,8 @@ def test_the_requested_data_path_is_used(fresh_gpu: OpenGpu) -> None:
     assert gpu.stats().elements == 50
 
 
-def test_a_chunked_call_counts_its_pieces(fresh_gpu: OpenGpu) -> None:
+def test_a_chunked_call_counts_its_chunks(fresh_gpu: OpenGpu) -> None:
     gpu, x = fresh_gpu(stream_chunk_elems=CHUNK), random_words(250)
     gpu.run(ADD_U32, x, x)
-    assert (gpu.stats().calls, gpu.stats().pieces) == (1, 3)
+    assert (gpu.stats().calls, gpu.stats().chunks) == (1, 3)
     assert gpu.explain(ADD_U32, x, x).chunk == CHUNK

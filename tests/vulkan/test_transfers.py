@@ -1,4 +1,4 @@
-"""Transfers to and from a device: in parts, in order, without needless waits, with interrupts."""
+"""Transfers to and from a device: in segments, in order, without needless waits, interrupted."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from tests.support.device_arrays import draw_words, get_device_memory, submit_su
 from tests.support.interrupts import InFlightTracker, interrupt_waits
 from tests.support.jobs import ADD_U32
 
-PART = MAX_UPDATE_BYTES
-MANY = 11 * PART + 20
-"""Bytes of eleven parts and a fraction of one."""
-SIZES = [0, 1, 3, 4, PART - 1, PART, PART + 1, 4 * PART, 5 * PART + 7, MANY]
+SEGMENT = MAX_UPDATE_BYTES
+MANY = 11 * SEGMENT + 20
+"""Bytes of eleven segments and a fraction of one."""
+SIZES = [0, 1, 3, 4, SEGMENT - 1, SEGMENT, SEGMENT + 1, 4 * SEGMENT, 5 * SEGMENT + 7, MANY]
 
 
 @pytest.fixture
-def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfers, "PART_BYTES", PART)
-    monkeypatch.setattr(transfers, "PARTS_IN_FLIGHT", 4)
+def in_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfers, "SEGMENT_BYTES", SEGMENT)
+    monkeypatch.setattr(transfers, "SEGMENTS_IN_FLIGHT", 4)
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def draw_bytes(count: int, seed: int = 1) -> Array:
     return np.random.default_rng(seed).integers(0, 256, count, np.uint8)
 
 
-@pytest.mark.usefixtures("in_parts")
+@pytest.mark.usefixtures("in_segments")
 @pytest.mark.parametrize("recycled", [True, False], ids=["recycled", "staged"])
 @pytest.mark.parametrize("size", SIZES)
 def test_any_number_of_bytes_survives_the_way_to_the_device_and_back(
@@ -77,9 +77,9 @@ def test_any_number_of_bytes_survives_the_way_to_the_device_and_back(
         np.testing.assert_array_equal(there[size // 3 :].numpy(), array[size // 3 :])
 
 
-def test_large_arrays_are_transferred_in_parts_of_the_default_size(fresh_gpu: OpenGpu) -> None:
+def test_large_arrays_are_transferred_in_segments_of_the_default_size(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu()
-    data = draw_words(1, (3 * transfers.PART_BYTES + 100) // 4)
+    data = draw_words(1, (3 * transfers.SEGMENT_BYTES + 100) // 4)
     there = gpu.to_device(data)
     for _ in range(2):
         np.testing.assert_array_equal(there.numpy(), data)
@@ -100,8 +100,8 @@ def test_any_dtype_of_numbers_survives_the_way_to_the_device_and_back(
     assert found.tobytes() == data.tobytes()
 
 
-@pytest.mark.usefixtures("in_parts")
-@pytest.mark.parametrize("size", [4, PART, 3 * PART])
+@pytest.mark.usefixtures("in_segments")
+@pytest.mark.parametrize("size", [4, SEGMENT, 3 * SEGMENT])
 def test_put_does_not_wait_for_the_device(
     fresh_gpu: OpenGpu, waits: list[object], size: int
 ) -> None:
@@ -112,7 +112,7 @@ def test_put_does_not_wait_for_the_device(
         x = submit_sum(device, x, step)
     waits.clear()
     data = [draw_bytes(size, seed) for seed in range(2)]
-    for each in data[: 1 if size > PART else 2]:
+    for each in data[: 1 if size > SEGMENT else 2]:
         puts.append(device.put(each))
         each_before = each.copy()
         each[...] = 0  # the caller may change it
@@ -164,18 +164,18 @@ def test_put_does_not_overwrite_memory_that_earlier_dispatches_read(fresh_gpu: O
         np.testing.assert_array_equal(result.numpy(), 2 * draw_words(seed, count))
 
 
-@pytest.mark.usefixtures("in_parts")
-def test_the_number_of_parts_in_flight_is_limited(
+@pytest.mark.usefixtures("in_segments")
+def test_the_number_of_segments_in_flight_is_limited(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transfers, "PARTS_IN_FLIGHT", 2)
+    monkeypatch.setattr(transfers, "SEGMENTS_IN_FLIGHT", 2)
     gpu = fresh_gpu()
-    parts = get_device_memory(gpu)._upload._parts
+    segments = get_device_memory(gpu)._upload._segments
     data = [draw_bytes(MANY, seed) for seed in range(10)]
     there = []
     for each in data:
         there.append(gpu.to_device(each))
-        assert len(parts) <= 2
+        assert len(segments) <= 2
     for array, each in zip(there, data, strict=True):
         np.testing.assert_array_equal(array.numpy(), each)
 
@@ -240,7 +240,7 @@ def either_way(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
 
 
-@pytest.mark.usefixtures("in_parts", "either_way")
+@pytest.mark.usefixtures("in_segments", "either_way")
 @pytest.mark.parametrize("times", [1, 2, 4])
 def test_an_interrupt_frees_nothing_that_the_device_may_use(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, use: Use, times: int
@@ -271,7 +271,7 @@ def use_until_not_interrupted(gpu: gx.PersistentVulkanBackend, use: Use, times: 
     use(gpu)
 
 
-@pytest.mark.usefixtures("in_parts", "either_way")
+@pytest.mark.usefixtures("in_segments", "either_way")
 @pytest.mark.parametrize("times", [1, 3])
 def test_an_interrupt_can_be_followed_by_close(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, use: Use, times: int
@@ -339,7 +339,7 @@ from gpu_executor.calls.dispatch import ArrayCopy, Dispatch
 from gpu_executor.vulkan import transfers
 from gpu_executor.vulkan.commands import Recorder
 
-transfers.PART_BYTES = 65_536
+transfers.SEGMENT_BYTES = 65_536
 add = gx.kernels.load("vector_add_u32")
 with gx.PersistentVulkanBackend() as gpu:
     if not {barriers}:

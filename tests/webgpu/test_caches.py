@@ -41,7 +41,7 @@ def test_a_steady_load_makes_nothing_new(open_webgpu: OpenWebGpu) -> None:
     after = gpu.stats()
     assert count_made(after) == count_made(before)
     assert after.calls == before.calls + 5 * 10
-    assert after.pieces == before.pieces + 5 * 10
+    assert after.chunks == before.chunks + 5 * 10
     assert is_idle(gpu)
 
 

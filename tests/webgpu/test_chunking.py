@@ -31,7 +31,7 @@ def test_a_batch_over_the_in_flight_limit_is_read_group_by_group(
     jobs = word_jobs(*[1000, 20_000, 40_000, 70_000] * 3, 140_000)
     for _ in range(2):
         check_sums(gpu.run_batch(ADD_U32, jobs), jobs)
-    assert gpu.stats().pieces >= 2 * len(jobs)
+    assert gpu.stats().chunks >= 2 * len(jobs)
     assert is_idle(gpu)
 
 
@@ -44,8 +44,8 @@ def test_a_call_larger_than_the_largest_binding_is_chunked(
     jobs = word_jobs(count)
     for _ in range(3):
         check_sums([gpu.run(ADD_U32, *jobs[0])], jobs)
-    pieces = -(-count // 65_536)
-    assert gpu.stats().pieces == 3 * pieces
+    chunks = -(-count // 65_536)
+    assert gpu.stats().chunks == 3 * chunks
     assert gpu.stats().calls == 3
     assert max(gpu.stats().bucket_sizes) <= 65_536
 
@@ -66,16 +66,16 @@ def test_chunks_are_as_large_as_the_largest_binding(open_webgpu: OpenWebGpu) -> 
     jobs = word_jobs(150_000)
     check_sums([gpu.run(ADD_U32, *jobs[0])], jobs)
     assert gpu.stats().bucket_sizes == (65_536, 100_000)
-    assert gpu.stats().pieces == 2
+    assert gpu.stats().chunks == 2
 
 
 @pytest.mark.parametrize(
-    ("count", "pieces", "submissions"),
+    ("count", "chunks", "submissions"),
     [(32_768, 1, 1), (32_769, 2, 2), (60_000, 2, 1), (65_536, 2, 1), (70_000, 3, 2)],
 )
 @pytest.mark.parametrize("private", [True, False])
 def test_arrays_that_fit_a_buffer_only_singly_are_chunked(
-    open_webgpu: OpenWebGpu, count: int, pieces: int, submissions: int, private: bool
+    open_webgpu: OpenWebGpu, count: int, chunks: int, submissions: int, private: bool
 ) -> None:
     gpu = open_webgpu(private=private)
     limit_buffers(gpu, 2 * 4 * 32_768)
@@ -84,7 +84,7 @@ def test_arrays_that_fit_a_buffer_only_singly_are_chunked(
     for calls in (1, 2, 3):
         check_sums([gpu.run(ADD_U32, *job)], [job])
         stats = gpu.stats()
-        assert (stats.calls, stats.pieces) == (calls, calls * pieces)
+        assert (stats.calls, stats.chunks) == (calls, calls * chunks)
         assert stats.submissions == calls * submissions
     assert max(stats.bucket_sizes) == 32_768
     assert is_idle(gpu)
@@ -95,7 +95,7 @@ def test_each_job_of_a_batch_is_chunked_separately(open_webgpu: OpenWebGpu) -> N
     limit_buffers(gpu, 2 * 48 * 16_384)
     jobs = field_jobs(40_000, 5, 16_384, 16_385)
     check_sums(gpu.run_batch(FQ_ADD, jobs), jobs)
-    assert (gpu.stats().pieces, gpu.stats().submissions) == (3 + 1 + 1 + 2, 1)
+    assert (gpu.stats().chunks, gpu.stats().submissions) == (3 + 1 + 1 + 2, 1)
     bad = [(a, b.copy()) for a, b in jobs]
     bad[3][1][16_384] = TOO_LARGE
     with pytest.raises(gx.ElementRangeError) as caught:

@@ -160,7 +160,7 @@ def test_in_out_arguments_are_chunked(open_webgpu: OpenWebGpu) -> None:
     before = y.copy()
     gpu.run(ADD_TO, x, y, out=(y, np.empty_like(y)))
     np.testing.assert_array_equal(y, x + before)
-    assert gpu.stats().pieces == 3
+    assert gpu.stats().chunks == 3
 
 
 def test_a_kernel_may_have_in_out_arguments_only(each_webgpu: gx.WgpuExecutor) -> None:

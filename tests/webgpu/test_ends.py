@@ -14,7 +14,7 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.calls.call import Call
-from gpu_executor.plan import Piece
+from gpu_executor.plan import ElementRange
 from gpu_executor.webgpu import scheduler
 from gpu_executor.webgpu.buffer_pool import BufferPool
 from gpu_executor.webgpu.buffer_set import BufferSet
@@ -430,7 +430,7 @@ def test_counters_of_many_threads_add_up(open_webgpu: OpenWebGpu) -> None:
 
     in_threads(work)
     stats = gpu.stats()
-    assert stats.calls == stats.pieces == stats.submissions == THREADS * 50
+    assert stats.calls == stats.chunks == stats.submissions == THREADS * 50
     assert stats.elements == THREADS * 50 * 10
 
 
@@ -440,9 +440,11 @@ def test_each_chunk_reads_its_own_range_of_the_results(open_webgpu: OpenWebGpu) 
     seen: list[tuple[int, int]] = []
     read = BufferSet.read
 
-    def noted(self: BufferSet, view: memoryview, call: Call, piece: Piece, **more: Any) -> None:
-        seen.append((piece.start, piece.count))
-        read(self, view, call, piece, **more)
+    def noted(
+        self: BufferSet, view: memoryview, call: Call, chunk: ElementRange, **more: Any
+    ) -> None:
+        seen.append((chunk.start, chunk.count))
+        read(self, view, call, chunk, **more)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BufferSet, "read", noted)

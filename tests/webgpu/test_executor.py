@@ -32,7 +32,7 @@ def test_each_bucket_is_one_submission_and_results_keep_their_order(
     jobs = word_jobs(40_000, 1, 16_385, 16_384, 100, 33_000, 2, 65_536, 16_383)
     check_sums(gpu.run_batch(ADD_U32, jobs), jobs)
     stats = gpu.stats()
-    assert (stats.submissions, stats.pieces, stats.calls) == (3, 9, 9)
+    assert (stats.submissions, stats.chunks, stats.calls) == (3, 9, 9)
     assert stats.bucket_sizes == (16_384, 32_768, 65_536)
     assert stats.elements == sum(len(a) for a, _ in jobs)
     assert [(each.bucket, each.misses) for each in stats.buckets] == [

@@ -35,7 +35,7 @@ def test_native_and_public_queue_give_the_same_results(
             check_sums(gpu.run_batch(FQ_ADD, fields), fields)
             check_sums([gpu.run(ADD_U32, *job) for job in jobs], jobs)
         stats.append(gpu.stats())
-    assert (stats[0].submissions, stats[0].pieces) == (stats[1].submissions, stats[1].pieces)
+    assert (stats[0].submissions, stats[0].chunks) == (stats[1].submissions, stats[1].chunks)
 
 
 def test_only_a_device_that_shares_the_hosts_memory_binds_mappable_buffers(

@@ -38,7 +38,7 @@ class ResultMemory(Generic[T]):
 
 
 class ResultMemoryPool(Generic[T]):
-    """Memory by size class, each piece with an owner's object. Thread-safe."""
+    """Memory by size class, each block with an owner's object. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

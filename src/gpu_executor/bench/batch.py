@@ -1,5 +1,5 @@
 """Batches in three modes (sequential, pipelined, as planned), and the host time of submitting a
-piece."""
+chunk."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from gpu_executor.bench.timing import (
 from gpu_executor.calls.call import Array, Call
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.kernels import load
-from gpu_executor.plan import CallPlan, Piece, QueueUse, RunOptions
+from gpu_executor.plan import CallPlan, ElementRange, QueueUse, RunOptions
 from gpu_executor.primes import BLS12_381_FQ
 from gpu_executor.settings import Settings
 from gpu_executor.telemetry.spans import Span
-from gpu_executor.vulkan.mapped_arrays import offset_to_piece
+from gpu_executor.vulkan.mapped_arrays import offset_to_chunk
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 from gpu_executor.vulkan.session import Session
 from gpu_executor.vulkan.slot import Slot
@@ -50,7 +50,7 @@ ORIGINAL_SPEED_UPS = {
 }
 """Speed-ups of pipelined over sequential batches in the Rust original, by elements and jobs."""
 
-SMALL_PIECE, SMALL_PIECES = 64, 4
+SMALL_CHUNK, SMALL_CHUNKS = 64, 4
 HOT_PATH_ROUNDS = 1_000
 HOT_PATH_TARGET_US = 30.0
 PLAN_TARGET = 0.95
@@ -86,7 +86,7 @@ class BatchRow:
 
 @dataclass(frozen=True, slots=True)
 class HotPath:
-    """The host time of one small piece, already recorded, on mapped arrays without host copies."""
+    """The host time of one small chunk, already recorded, on mapped arrays without host copies."""
 
     queues: QueueUse
     submissions: int
@@ -95,18 +95,18 @@ class HotPath:
     finish_us: float
     """Microseconds after the device has finished: detecting that, and reading the kernel's status
     word."""
-    piece_us: float
+    chunk_us: float
     """The sum of both."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineSpan:
-    """A stage of a piece; times are microseconds since the batch began."""
+    """A stage of a chunk; times are microseconds since the batch began."""
 
     track: str
     """The device's queue or the host thread."""
     stage: str
-    piece: int
+    chunk: int
     begin_us: float
     end_us: float
 
@@ -148,7 +148,7 @@ def measure_batches(
 
 def record_timelines(device: DeviceInfo) -> list[BatchTimeline]:
     """Profile the same batch sequentially and pipelined: of several runs, the one of median
-    length. Every job is one piece, whatever plans would choose, so that its stages can be followed.
+    length. Every job is one chunk, whatever plans would choose, so that its stages can be followed.
     """
     kernel, on_gpu = load("bls12_381_fq_add"), device.kind != "cpu"
     elements = GPU_TIMELINE_ELEMENTS if on_gpu else CPU_TIMELINE_ELEMENTS
@@ -179,14 +179,14 @@ def _measure_length(spans: Sequence[Span]) -> int:
 
 
 def convert_spans(spans: Sequence[Span]) -> list[TimelineSpan]:
-    """The spans of a profile on the clock of their batch; pieces are numbered from 0."""
+    """The spans of a profile on the clock of their batch; chunks are numbered from 0."""
     first = min(span.begin_ns for span in spans)
-    pieces = {piece: number for number, piece in enumerate(sorted({s.piece for s in spans}))}
+    chunks = {chunk: number for number, chunk in enumerate(sorted({s.chunk for s in spans}))}
     return [
         TimelineSpan(
             span.track,
             span.stage,
-            pieces[span.piece],
+            chunks[span.chunk],
             (span.begin_ns - first) / 1e3,
             (span.end_ns - first) / 1e3,
         )
@@ -195,7 +195,7 @@ def convert_spans(spans: Sequence[Span]) -> list[TimelineSpan]:
 
 
 def measure_hot_path(gpu: PersistentVulkanBackend) -> list[HotPath]:
-    """Measure the host time of a piece on one queue, and on three if the device has transfer
+    """Measure the host time of a chunk on one queue, and on three if the device has transfer
     queues.
     """
     session = gpu._session  # uses the backend's internals: a single slot without a ring
@@ -270,23 +270,23 @@ def _measure_batch(
 
 
 def _measure_queues(session: Session, queues: QueueUse) -> HotPath:
-    call, plan = _plan_small_pieces(session)
-    plan, grid = dataclasses.replace(plan, queues=queues), (plan.groups(SMALL_PIECE), 1, 1)
+    call, plan = _plan_small_chunks(session)
+    plan, grid = dataclasses.replace(plan, queues=queues), (plan.groups(SMALL_CHUNK), 1, 1)
     slot = Slot(session.resources, SlotLayout.of(plan, call.signature))
     with contextlib.closing(slot):
-        pieces = [Piece(n * SMALL_PIECE, SMALL_PIECE) for n in range(SMALL_PIECES)]
-        # Recorded before the timing, so that starting a piece finds its commands.
+        chunks = [ElementRange(n * SMALL_CHUNK, SMALL_CHUNK) for n in range(SMALL_CHUNKS)]
+        # Recorded before the timing, so that starting a chunk finds its commands.
         recordings = [
             slot.find_recording(
-                piece.count, grid, offset_to_piece(call.buffer_ranges, call.signature, piece)
+                chunk.count, grid, offset_to_chunk(call.buffer_ranges, call.signature, chunk)
             )
-            for piece in pieces
+            for chunk in chunks
         ]
         starts, finishes = [], []
         for _ in range(HOT_PATH_ROUNDS):
-            for piece, recording in zip(pieces, recordings, strict=True):
+            for chunk, recording in zip(chunks, recordings, strict=True):
                 begun = perf_counter_ns()
-                slot.start(call, piece, grid)
+                slot.start(call, chunk, grid)
                 starts.append(perf_counter_ns() - begun)
                 timeline, submission = recording.submissions[-1]
                 timeline.wait(submission)
@@ -297,11 +297,11 @@ def _measure_queues(session: Session, queues: QueueUse) -> HotPath:
     return HotPath(queues, len(recordings[0].submissions), start, finish, start + finish)
 
 
-def _plan_small_pieces(session: Session) -> tuple[Call, CallPlan]:
-    """Return an addition of mapped arrays, and the plan of a pipelined batch whose jobs are pieces
+def _plan_small_chunks(session: Session) -> tuple[Call, CallPlan]:
+    """Return an addition of mapped arrays, and the plan of a pipelined batch whose jobs are chunks
     of it.
     """
-    kernel, count = load("bls12_381_fq_add"), SMALL_PIECE * SMALL_PIECES
+    kernel, count = load("bls12_381_fq_add"), SMALL_CHUNK * SMALL_CHUNKS
     arrays = [
         session.mapped.empty((count, *BLS12_381_FQ.element_shape), "uint64") for _ in range(3)
     ]
@@ -310,9 +310,9 @@ def _plan_small_pieces(session: Session) -> tuple[Call, CallPlan]:
     call = session.call_preparer.signatures.get(kernel, arrays[:2]).make_call(arrays[:2])
     call.use_outputs(arrays[2])
     call.buffer_ranges = tuple(session.mapped.find(array) for array in arrays)
-    parts = [array[:SMALL_PIECE] for array in arrays[:2]]
+    parts = [array[:SMALL_CHUNK] for array in arrays[:2]]
     job = session.call_preparer.signatures.get(kernel, parts).make_call(parts)
     # The device-local path with one queue and with three, so that only the number of queues
     # differs.
     options = RunOptions(device_local=True, pipelined=True)
-    return call, session.prepare_batch([job] * SMALL_PIECES, options).plan
+    return call, session.prepare_batch([job] * SMALL_CHUNKS, options).plan

@@ -123,7 +123,7 @@ def _time_recordings(
     records: Sequence[Callable[[Recorder], None]],
     repeats: int,
 ) -> list[Sampled]:
-    """Return the median seconds of each recorded piece of work by the device's clock.
+    """Return the median seconds of each recorded chunk of work by the device's clock.
 
     All work is submitted repeatedly before it is timed, to warm up: an idle GPU runs at a fraction
     of its clock (345 of 1,980 MHz on an NVIDIA H200).

@@ -95,21 +95,21 @@ def measure_medium_call(settings: Settings) -> Overhead:
     with _open_session(settings) as session, _open_slot(session, MEDIUM) as (call, prepared, slot):
 
         def fill() -> None:
-            for piece, groups in prepared.pieces:
-                slot.prepare(call, piece, groups)
+            for chunk, groups in prepared.chunks:
+                slot.prepare(call, chunk, groups)
                 slot.fill(call)
 
         def execute() -> None:
-            for piece, groups in prepared.pieces:
-                slot.prepare(call, piece, groups)
+            for chunk, groups in prepared.chunks:
+                slot.prepare(call, chunk, groups)
                 slot.submit()
                 slot.wait()
 
         def drain() -> None:
             # Drain into new memory, as a call does: its pages are touched for the first time.
             call.outputs[0] = np.empty_like(call.outputs[0])
-            for piece, groups in prepared.pieces:
-                slot.prepare(call, piece, groups)
+            for chunk, groups in prepared.chunks:
+                slot.prepare(call, chunk, groups)
                 slot.drain(call)
 
         def run() -> None:
@@ -234,8 +234,8 @@ def _prepare_bare_submission(
     """Prepare a submission of the slot's commands by two calls of the binding, with structures made
     beforehand.
     """
-    piece, groups = prepared.pieces[0]
-    _, recorded = slot.find_recording(piece.count, groups).submissions[0]
+    chunk, groups = prepared.chunks[0]
+    _, recorded = slot.find_recording(chunk.count, groups).submissions[0]
     device = session.resources.device
     address = device.queues.compute
     timeline = Timeline(device, address)

@@ -178,7 +178,7 @@ def _check(gpu: PersistentVulkanBackend, kernel: Kernel, kind: ArrayKind) -> Non
 def _prepare_copies(
     session: Session, inputs: Sequence[Array], output: Array, chunk: int
 ) -> Iterator[list[Callable[[], None]]]:
-    """Yield functions that copy whole arrays piece by piece, one for each of the `DIRECTIONS`."""
+    """Yield functions that copy whole arrays chunk by chunk, one for each of the `DIRECTIONS`."""
     resources = session.resources
     upload = resources.upload or resources.compute
     download = resources.download or resources.compute
@@ -197,7 +197,7 @@ def _prepare_copies(
 def _open_probe(
     session: Session, timeline: Timeline, arrays: Sequence[Array], chunk: int, *, into: bool
 ) -> Iterator[BandwidthProbe]:
-    """Open a probe that copies the arrays' pieces into device memory, or back from it."""
+    """Open a probe that copies the arrays' chunks into device memory, or back from it."""
     memory = session.resources.memory
     with contextlib.ExitStack() as stack:
         areas = []
@@ -205,13 +205,13 @@ def _open_probe(
             nbytes = len(arrays) * chunk * ELEMENT_BYTES
             areas.append(memory.allocate(Purpose.DEVICE, nbytes, "staging"))
             stack.callback(memory.release, areas[-1])
-        pieces = [
+        chunks = [
             [*_list_copies(session, [array[start : start + chunk] for array in arrays], area, into)]
             for area, start in zip(
                 itertools.cycle(areas), range(0, len(arrays[0]), chunk), strict=False
             )
         ]
-        yield stack.enter_context(open_probe(session.resources, timeline, pieces))
+        yield stack.enter_context(open_probe(session.resources, timeline, chunks))
 
 
 def _list_copies(

@@ -150,7 +150,7 @@ def measure_persistent(watch: Watch, *, quick: bool = False) -> PersistentMeasur
 
 @dataclass(frozen=True, slots=True)
 class BatchMeasurement:
-    """Batches by size and number of jobs, the host time of a piece, and timelines."""
+    """Batches by size and number of jobs, the host time of a chunk, and timelines."""
 
     device: DeviceInfo
     rows: list[batch.BatchRow]
@@ -164,7 +164,7 @@ class BatchMeasurement:
 def measure_batches(
     watch: Watch, *, quick: bool = False, all_sizes: bool = False
 ) -> BatchMeasurement:
-    """Measure the host time of a piece, then batches; record the timeline of a batch."""
+    """Measure the host time of a chunk, then batches; record the timeline of a batch."""
     with PersistentVulkanBackend() as gpu:
         hot_path = batch.measure_hot_path(gpu)
         sizes = batch.choose_sizes(gpu.device, all_sizes=all_sizes)

@@ -121,7 +121,7 @@ class Signature:
         return call
 
     def _check_given_count(self, values: ParameterValues) -> ParameterValues:
-        """Refuse another number of elements for a call that may run in pieces: each piece would
+        """Refuse another number of elements for a call that may run in chunks: each chunk would
         get that number."""
         kernel = self.kernel
         assert kernel.count is not None
@@ -130,7 +130,7 @@ class Signature:
             raise ArgumentTypeError(
                 f"{kernel.name}: params gives {kernel.count.name!r} the value {given}, and the "
                 f"arrays have {self.count} elements; a kernel with split='elements' gets the "
-                "number of elements of each piece. Leave it out, or make the kernel with "
+                "number of elements of each chunk. Leave it out, or make the kernel with "
                 "count=False or split='whole'"
             )
         return values._replace(given_count=b"")

@@ -1,4 +1,4 @@
-"""`gpu-executor bench batch`: sequential and pipelined batches, and the host time of a piece."""
+"""`gpu-executor bench batch`: sequential and pipelined batches, and the host time of a chunk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUEUE_COUNTS = {"one": "one", "split": "three"}
 )
 @json_option
 def bench_batch(all_sizes: bool, json_file: Path | None) -> None:
-    """Sequential and pipelined batches; host time of a piece."""
+    """Sequential and pipelined batches; host time of a chunk."""
     print_device(suite.select_device())
     measured = suite.measure_batches(show_progress, all_sizes=all_sizes)
     file = write_json(json_file, "batch", measured)
@@ -79,7 +79,7 @@ def _format_digits(value: float) -> str:
 
 def _make_hot_path_table(measured: Sequence[HotPath]) -> Table:
     table = make_table(
-        f"Host time of a mapped piece of {batch.SMALL_PIECE} elements (us)",
+        f"Host time of a mapped chunk of {batch.SMALL_CHUNK} elements (us)",
         *("queues", "submissions", "start", "finish", "both", "target"),
     )
     for each in measured:
@@ -88,7 +88,7 @@ def _make_hot_path_table(measured: Sequence[HotPath]) -> Table:
             str(each.submissions),
             f"{each.start_us:.1f}",
             f"{each.finish_us:.1f}",
-            f"{each.piece_us:.1f}",
+            f"{each.chunk_us:.1f}",
             f"at most {batch.HOT_PATH_TARGET_US:.0f}",
         )
     return table

@@ -48,7 +48,7 @@ def bench_stream(count: int | None, json_file: Path | None) -> None:
 
 def _make_copies_table(measured: StreamMeasurement) -> Table:
     table = make_table(
-        f"Copies without a kernel, pieces of {format_count(measured.chunk)}",
+        f"Copies without a kernel, chunks of {format_count(measured.chunk)}",
         *("direction", "elements", "in", "out"),
     )
     for each in measured.copies:

@@ -82,20 +82,20 @@ def _make_calibration_table(name: str, calibration: Calibration) -> Table:
         f"fill of inputs in {'device' if calibration.direct_fill else 'host'} memory, 1 thread": (
             calibration.fill_copy
         ),
-        "host copy of one piece, shared by threads": calibration.shared_copy,
-        "host copies of several pieces, a thread each": calibration.pieces_copy,
+        "host copy of one chunk, shared by threads": calibration.shared_copy,
+        "host copies of several chunks, a thread each": calibration.chunks_copy,
         "kernel in device memory": calibration.kernel,
         "kernel in mapped memory": calibration.kernel_mapped,
     }
     times = {
         "small call in mapped memory": calibration.call_mapped,
         "small call through device memory": calibration.call_staged,
-        "one more small piece in mapped memory": calibration.piece_mapped,
-        "one more small piece through device memory": calibration.piece_staged,
-        "one more small piece, copies on transfer queues": calibration.piece_split,
-        "one more small piece, on several queues": calibration.piece_several,
-        "handing a piece's copies to other threads": calibration.handing_over,
-        "sharing a piece's copies between threads": calibration.sharing,
+        "one more small chunk in mapped memory": calibration.chunk_mapped,
+        "one more small chunk through device memory": calibration.chunk_staged,
+        "one more small chunk, copies on transfer queues": calibration.chunk_split,
+        "one more small chunk, on several queues": calibration.chunk_several,
+        "handing a chunk's copies to other threads": calibration.handing_over,
+        "sharing a chunk's copies between threads": calibration.sharing,
     }
     for what, rate in rates.items():
         table.add_row(what, format_rate(rate).replace("/s", "B/s"))

@@ -272,7 +272,7 @@ class CpuBackend(PlainArrays):
             device=self._info.name,
             calls=record.calls,
             elements=record.elements,
-            pieces=record.pieces,
+            chunks=record.chunks,
             dispatches=0,
             seconds_by_stage=record.seconds(),
             bytes_held=held,
@@ -379,10 +379,10 @@ class CpuBackend(PlainArrays):
                 output[...] = target
         ended = time.perf_counter_ns()
         if profile is not None:
-            profile.add_host_span("compute", begun, ended, profile.next_piece())
+            profile.add_host_span("compute", begun, ended, profile.next_chunk())
         with self._lock:
             self._record.calls += 1
-            self._record.pieces += 1
+            self._record.chunks += 1
             self._record.elements += signature.count
             self._record.compute += ended - begun
 

@@ -49,32 +49,32 @@ class DeviceCounts:
 
 
 class DeviceProfile:
-    """The profile of one device: its jobs, and the stages of every piece. The profile continues
+    """The profile of one device: its jobs, and the stages of every chunk. The profile continues
     when the device is reopened."""
 
     def __init__(self) -> None:
         self.jobs: list[Span] = []
-        self._pieces: list[BackendProfile] = []
+        self._chunks: list[BackendProfile] = []
         """The profile of each backend: one, and one more for each time the device was reopened."""
 
     @property
     def spans(self) -> list[Span]:
-        return self.jobs + [span for profile in self._pieces for span in profile.spans]
+        return self.jobs + [span for profile in self._chunks for span in profile.spans]
 
     def stages(self) -> dict[str, float]:
         """Seconds by stage."""
         totals: Counter[str] = Counter()
-        for profile in self._pieces:
+        for profile in self._chunks:
             totals.update(profile.stages())
         return dict(totals)
 
     def add_backend(self, backend: Backend) -> None:
         """Start to profile a backend."""
-        self._pieces.append(backend.profile())
+        self._chunks.append(backend.profile())
 
     def stop(self) -> None:
         """Stop profiling."""
-        for profile in self._pieces:
+        for profile in self._chunks:
             profile.stop()
 
 
@@ -226,7 +226,7 @@ class DeviceMetrics:
         batch = sum(len(job.calls) for job in jobs)
         for job in jobs:
             if not job.future.done():
-                continue  # other devices still run parts of it
+                continue  # other devices still run shares of it
             error = job.future.exception()
             about = job.kernel, job.calls, job.nbytes, job.submitted
             self._publish(JobMetrics(*about, ended, batch, retries, error), job.context)
@@ -237,7 +237,7 @@ class DeviceMetrics:
     def _add_profile_span(
         self, spans: list[Span], kernel: Kernel, begun: float, ended: float
     ) -> None:
-        """Add a span on this thread's track, where it encloses the stages of the pieces."""
+        """Add a span on this thread's track, where it encloses the stages of the chunks."""
         track, number = f"host {threading.current_thread().name}", len(spans) + 1
         spans.append(Span(track, kernel.name, int(begun * 1e9), int(ended * 1e9), number))
 

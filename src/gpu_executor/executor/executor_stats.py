@@ -96,7 +96,7 @@ class ExecutorStats(BackendStats):
             device=", ".join(each.device for each in devices),
             calls=sum(each.calls for each in devices),
             elements=sum(each.elements for each in inside),
-            pieces=sum(each.pieces for each in inside),
+            chunks=sum(each.chunks for each in inside),
             dispatches=sum(each.dispatches for each in inside),
             seconds_by_stage={
                 stage: sum(each.seconds_by_stage[stage] for each in inside) for stage in STAGES
@@ -151,7 +151,7 @@ FAMILIES = {
         # Counted by the backends.
         _family("backend_calls_total", "counter", "Backend calls, after coalescing."),
         _family("elements_total", "counter", "Elements computed."),
-        _family("pieces_total", "counter", "Pieces that calls were split into."),
+        _family("chunks_total", "counter", "Chunks that calls were split into."),
         _family("dispatches_total", "counter", "Kernels that ran on device arrays."),
         _family("submissions_total", "counter", "Submissions to the device's queue."),
         _family("path_calls_total", "counter", "Backend calls by data path.", "path"),

@@ -117,7 +117,7 @@ class CallerRunsFuture(Future[Any]):
             del self, job
 
     def _run_in_worker(self, job: Job, device_index: int, timeout: float | None) -> float | None:
-        """Run the job, or parts of it, in this worker thread until the job is done."""
+        """Run the job, or shares of it, in this worker thread until the job is done."""
         deadline = None if timeout is None else monotonic() + timeout
         try:
             while not self._pool.should_stop_worker(device_index):

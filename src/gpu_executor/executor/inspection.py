@@ -98,7 +98,7 @@ def _explain_choice(pool: DevicePool, kernel: Kernel, first: OpenDevice) -> list
 
 class ExecutorProfile:
     """A profile of an executor, recorded inside its `with` block: the jobs of every device, and the
-    stages of every piece."""
+    stages of every chunk."""
 
     def __init__(self, devices: Sequence[OpenDevice], trace: TraceFile) -> None:
         self._devices, self._trace = devices, trace
@@ -112,7 +112,7 @@ class ExecutorProfile:
         return [span for each in self.devices for span in each.spans]
 
     def stages(self) -> dict[str, float]:
-        """Seconds by stage, summed over all pieces of all devices."""
+        """Seconds by stage, summed over all chunks of all devices."""
         totals: Counter[str] = Counter()
         for each in self.devices:
             totals.update(each.stages())

@@ -91,7 +91,7 @@ class PendingJobs:
         return admitted
 
     def take_from(self, job: Job, device_index: int, *, if_slower: bool) -> list[Job]:
-        """Take one particular job, or a device's next part of it. Empty if the job is not pending,
+        """Take one particular job, or a device's next share of it. Empty if the job is not pending,
         or if its rest is left to faster devices; `if_slower` leaves nothing to them."""
         if job in self.overflow:
             self.append(job)
@@ -99,12 +99,12 @@ class PendingJobs:
         if job not in self.jobs:
             return []
         if isinstance(job, SharedJob) and self._is_split(job):
-            return self._take_part(job, device_index, if_slower=if_slower)
+            return self._take_share(job, device_index, if_slower=if_slower)
         self.remove(job)
         return [job]
 
     def take_next(self, device_index: int) -> list[Job]:
-        """Take the next jobs of one kernel for a device, or its next part of a shared job. Removes
+        """Take the next jobs of one kernel for a device, or its next share of a shared job. Removes
         shared jobs that were cancelled."""
         index = 0
         while index < len(self.jobs):
@@ -114,9 +114,9 @@ class PendingJobs:
                 continue
             if not isinstance(job, SharedJob) or not self._is_split(job):
                 return self._take_batch(index, device_index)
-            part = self._take_part(job, device_index)
-            if part:
-                return part
+            share = self._take_share(job, device_index)
+            if share:
+                return share
             if index < len(self.jobs) and self.jobs[index] is job:
                 index += 1
         return []
@@ -140,10 +140,10 @@ class PendingJobs:
     def _is_split(self, job: SharedJob) -> bool:
         return job.split is not None or (job.units > 1 and self._rates.usable > 1)
 
-    def _take_part(
+    def _take_share(
         self, job: SharedJob, device_index: int, *, if_slower: bool = False
     ) -> list[Job]:
-        """Take a device's next part of a shared job. The last part removes the job."""
+        """Take a device's next share of a shared job. The last share removes the job."""
         if not job.begin():
             self.remove(job)
             return []
@@ -153,7 +153,7 @@ class PendingJobs:
         units = job.split.take(device_index, [1.0] * len(shares) if if_slower else shares)
         if not job.split.remaining:
             self.remove(job)
-        return [job.make_part(units)] if units else []
+        return [job.make_share(units)] if units else []
 
     def _take_batch(self, index: int, device_index: int) -> list[Job]:
         """Take consecutive jobs of one kernel, beginning with the job at an index.
@@ -313,7 +313,7 @@ class JobQueue:
             self.mark_idle(device_index)
 
     def take_awaited(self, job: Job, device_index: int, deadline: float | None) -> list[Job]:
-        """Take a job, or a part of it, in the worker thread that waits for that job in a callback.
+        """Take a job, or a share of it, in the worker thread that waits for that job in a callback.
 
         Blocks while other devices run all of the job. Empty when the job is done, or at the
         deadline (of `time.monotonic`).

@@ -1,7 +1,7 @@
 """Jobs: calls of one kernel that an executor runs, and the future of their result.
 
 A `Job` runs on one device. A `SharedJob` (a batch, or a large call that is split into chunks) can
-be split among several devices; the results of its parts are merged here. This module also checks
+be split among several devices; the results of its shares are merged here. This module also checks
 the arguments that do not depend on a device, and copies exceptions that several futures receive.
 """
 
@@ -325,22 +325,22 @@ class SharedJob(Job):
     other job. The units of a batch are its calls."""
 
     split: WorkSplit | None = None
-    """How the units are split, once a device has taken the first part."""
+    """How the units are split, once a device has taken the first share."""
     outcomes: list[Any] = field(default_factory=list)
     """The result or exception of every call, once the future is done."""
-    _part_outcomes: dict[int, Sequence[Any]] = field(default_factory=dict)
-    """Outcomes of the finished parts, by the first unit of the part."""
+    _share_outcomes: dict[int, Sequence[Any]] = field(default_factory=dict)
+    """Outcomes of the finished shares, by the first unit of the share."""
     _unfinished: int = -1
-    """Units without an outcome; -1 before the first part has finished."""
+    """Units without an outcome; -1 before the first share has finished."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def units(self) -> int:
         return len(self.calls)
 
-    def make_part(self, units: range) -> Part:
+    def make_share(self, units: range) -> Share:
         """Make a job of some units."""
-        return self._make_part(units, self.calls[units.start : units.stop])
+        return self._make_share(units, self.calls[units.start : units.stop])
 
     def resolve(self, outcomes: Sequence[Any]) -> None:
         """Keep all outcomes; the first exception is the future's."""
@@ -348,26 +348,26 @@ class SharedJob(Job):
         Job.resolve(self, outcomes)
 
     def add_outcomes(self, units: range, outcomes: Sequence[Any]) -> None:
-        """Add the outcomes of a part. The last part resolves the job."""
+        """Add the outcomes of a share. The last share resolves the job."""
         with self._lock:
             unfinished = self.units if self._unfinished < 0 else self._unfinished
             self._unfinished = unfinished - len(units)
-            self._part_outcomes[units.start] = outcomes
+            self._share_outcomes[units.start] = outcomes
             if self._unfinished:
                 return
-        self._merge([self._part_outcomes[first] for first in sorted(self._part_outcomes)])
+        self._merge([self._share_outcomes[first] for first in sorted(self._share_outcomes)])
 
-    def _make_part(self, units: range, calls: Sequence[CallArguments]) -> Part:
+    def _make_share(self, units: range, calls: Sequence[CallArguments]) -> Share:
         nbytes, origin = count_all_input_bytes(calls), (self.submitted, self.context)
-        return Part(self.kernel, calls, False, Future(), nbytes, *origin, whole=self, units=units)
+        return Share(self.kernel, calls, False, Future(), nbytes, *origin, whole=self, units=units)
 
-    def _merge(self, parts: list[Sequence[Any]]) -> None:
-        """Resolve the job with the outcomes of all parts, in the order of their units."""
-        self.resolve([outcome for outcomes in parts for outcome in outcomes])
+    def _merge(self, shares: list[Sequence[Any]]) -> None:
+        """Resolve the job with the outcomes of all shares, in the order of their units."""
+        self.resolve([outcome for outcomes in shares for outcome in outcomes])
 
 
 @dataclass(slots=True, eq=False)
-class Part(Job):
+class Share(Job):
     """Some units of a shared job, which run on one device."""
 
     whole: SharedJob = field(kw_only=True)
@@ -439,7 +439,7 @@ MIN_UNITS = 4
 
 @dataclass(slots=True, eq=False)
 class ChunkedCall(SharedJob):
-    """A call that is split along its elements. Each unit has `unit` elements, and a part is a call
+    """A call that is split along its elements. Each unit has `unit` elements, and a share is a call
     on slices of the arrays."""
 
     call: Call = field(kw_only=True)
@@ -450,16 +450,16 @@ class ChunkedCall(SharedJob):
     def units(self) -> int:
         return -(-self.call.signature.count // self.unit)
 
-    def make_part(self, units: range) -> Part:
+    def make_share(self, units: range) -> Share:
         elements = slice(units.start * self.unit, units.stop * self.unit)
         signature = self.call.signature
         arrays = _slice_all(self.call.inputs, signature.inputs, elements)
         outs = _slice_all(self.call.outputs, signature.outputs, elements)
-        return self._make_part(units, [self.calls[0]._replace(arrays=arrays, out=outs)])
+        return self._make_share(units, [self.calls[0]._replace(arrays=arrays, out=outs)])
 
-    def _merge(self, parts: list[Sequence[Any]]) -> None:
-        """Resolve the job with the outputs, or with the exception of the first part that failed."""
-        for first, (outcome,) in zip(sorted(self._part_outcomes), parts, strict=True):
+    def _merge(self, shares: list[Sequence[Any]]) -> None:
+        """Resolve the job with the outputs, or with the exception of the first failed share."""
+        for first, (outcome,) in zip(sorted(self._share_outcomes), shares, strict=True):
             if isinstance(outcome, ElementRangeError | WrongResultError):
                 self.resolve([outcome.shift(first * self.unit)])
                 return
@@ -496,7 +496,7 @@ def chunk_call(kernel: Kernel, call: CallArguments, future: Future[Any]) -> Chun
     except GpuError:
         return None
     if checked.in_place:
-        # After the fault of one device, the others would have overwritten their parts.
+        # After the fault of one device, the others would have overwritten their shares.
         return None
     checked.make_outputs()
     unit = max(signature.count * UNIT_BYTES // nbytes, 1)

@@ -5,7 +5,7 @@ from gpu_executor.plan.bounds import check_grid
 from gpu_executor.plan.forecast import MAX_SLOTS, DataPath, QueueUse
 from gpu_executor.plan.plan import (
     CallPlan,
-    Piece,
+    ElementRange,
     Plan,
     make_plan,
     plan_on_device,
@@ -17,7 +17,7 @@ __all__ = [
     "MAX_SLOTS",
     "CallPlan",
     "DataPath",
-    "Piece",
+    "ElementRange",
     "Plan",
     "QueueUse",
     "Request",

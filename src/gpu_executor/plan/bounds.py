@@ -50,7 +50,7 @@ class Bounds:
         """
         request, limits = self.request, self.device.limits
         if request.kernel.split == "whole":
-            return request.count, "one piece: the kernel cannot be split by elements"
+            return request.count, "one chunk: the kernel cannot be split by elements"
         largest = max(operand.type.nbytes for operand in request.operands)
         per_element = sum(operand.type.nbytes for operand in request.operands)
         memory, slot_bytes = self._compute_slot_memory(path)

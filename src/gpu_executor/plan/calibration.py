@@ -13,28 +13,28 @@ from typing import Any
 from gpu_executor.common.files import parse_json
 from gpu_executor.common.lean_dataclass import dataclass
 
-VERSION = 5
+VERSION = 6
 """The version of the JSON format, whose keys are the names of `Calibration`'s fields, and of what
 is measured."""
-OPTIONAL_FIELDS = ("piece_split", "piece_several")
+OPTIONAL_FIELDS = ("chunk_split", "chunk_several")
 """Fields that are None where the device lacks such queues."""
 SMALLEST, LARGEST = 1e-12, 1e18
 """Times in seconds and rates in bytes per second are between these numbers. Forecasts multiply and
 divide them, which must not overflow."""
 LARGE_COPY_BYTES = 1 << 20
 """Bytes from which the copy threads share a copy instead of the calling thread making it alone."""
-MIN_FILL_BYTES_IN_PARTS, MAX_FILL_BYTES_IN_PARTS = 2 << 20, 8 << 20
-"""Bytes that the host fills for a single call between which the device copies them in parts, as
+MIN_FILL_BYTES_IN_SEGMENTS, MAX_FILL_BYTES_IN_SEGMENTS = 2 << 20, 8 << 20
+"""Bytes that the host fills for a single call between which the device copies them in segments, as
 soon as each is filled. A submission takes 10 us, and 1 MiB on the bus 20 us. On an NVIDIA H200 a
-call with 6 MiB took 0.73 ms in parts and 0.95 ms as a whole. One with 24 MiB took 2.2 ms in parts
-and 1.8 ms as several pieces in a ring of slots."""
+call with 6 MiB took 0.73 ms in segments and 0.95 ms as a whole. One with 24 MiB took 2.2 ms in
+segments and 1.8 ms as several chunks in a ring of slots."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """The measured rates and times of one device.
 
-    A piece is a part of a call, or a job of a batch. It is filled (its inputs are copied to mapped
+    A chunk is a part of a call, or a job of a batch. It is filled (its inputs are copied to mapped
     memory), runs on the device, and is drained (its results are copied back).
     """
 
@@ -51,25 +51,25 @@ class Calibration:
     fill_copy: float
     """Rate of one thread from plain arrays to the memory of inputs."""
     shared_copy: float
-    """Rate of the same copy where the threads share one piece."""
+    """Rate of the same copy where the threads share one chunk."""
     sharing: float
     """Time that sharing a copy adds, whatever its size."""
-    pieces_copy: float
-    """Total rate of the same copy while pieces overlap and each thread copies for another piece."""
+    chunks_copy: float
+    """Total rate of the same copy while chunks overlap and each thread copies for another chunk."""
     handing_over: float
-    """Time that handing the copies of a piece to other threads adds to the piece."""
+    """Time that handing the copies of a chunk to other threads adds to the chunk."""
     call_mapped: float
     """Time of a call on a few elements in mapped memory, from its submission to its completion."""
     call_staged: float
     """Time of the same call with copies to device memory and back."""
-    piece_mapped: float
-    """Time that one more such piece in mapped memory adds to a batch whose pieces overlap."""
-    piece_staged: float
+    chunk_mapped: float
+    """Time that one more such chunk in mapped memory adds to a batch whose chunks overlap."""
+    chunk_staged: float
     """The same with copies to device memory and back."""
-    piece_split: float | None
-    """`piece_staged` with copies on transfer queues; None where the device has none."""
-    piece_several: float | None
-    """`piece_staged` with pieces on several compute queues in turn; None without such queues."""
+    chunk_split: float | None
+    """`chunk_staged` with copies on transfer queues; None where the device has none."""
+    chunk_several: float | None
+    """`chunk_staged` with chunks on several compute queues in turn; None without such queues."""
     kernel: float
     """Rate at which an addition reads and writes device memory."""
     kernel_mapped: float
@@ -85,7 +85,7 @@ class Calibration:
         return next(threads for threads, rate in self.host_copy if rate >= best / 1.05)
 
     def estimate_copy(self, nbytes: float) -> float:
-        """Seconds to copy a piece that runs alone: the threads share a large copy, and the calling
+        """Seconds to copy a chunk that runs alone: the threads share a large copy, and the calling
         thread makes a small one."""
         if nbytes < LARGE_COPY_BYTES:
             return nbytes / self.fill_copy

@@ -1,9 +1,9 @@
 """Forecasts: how long a schedule takes on a calibrated device.
 
-    one slot       the stages of a piece (fill, copy in, compute, copy out, drain) run in sequence,
+    one slot       the stages of a chunk (fill, copy in, compute, copy out, drain) run in sequence,
                    except that a middle-sized fill overlaps its copy to the device; what the host
                    fills in device memory is not copied in
-    several slots  pieces overlap; the slowest of the calling thread, the copy threads and the
+    several slots  chunks overlap; the slowest of the calling thread, the copy threads and the
                    device sets the throughput, if there are enough slots to keep it busy
 
 The kernel's own rate is unknown; an addition's rate is assumed. A slower kernel adds the same time
@@ -18,8 +18,8 @@ from typing import Literal
 from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.plan.calibration import (
     LARGE_COPY_BYTES,
-    MAX_FILL_BYTES_IN_PARTS,
-    MIN_FILL_BYTES_IN_PARTS,
+    MAX_FILL_BYTES_IN_SEGMENTS,
+    MIN_FILL_BYTES_IN_SEGMENTS,
     Calibration,
 )
 
@@ -27,8 +27,8 @@ MAX_SLOTS = 16
 
 DataPath = Literal["host-visible", "device-local", "device-resident"]
 QueueUse = Literal["one", "split", "several"]
-"""one: all pieces on one queue. split: copy in, compute and copy out on three queues. several: each
-piece as a whole on the next of several compute queues."""
+"""one: all chunks on one queue. split: copy in, compute and copy out on three queues. several: each
+chunk as a whole on the next of several compute queues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,36 +49,36 @@ class Schedule:
 
     path: DataPath
     queues: QueueUse
-    pieces: int
-    """Pieces of all jobs together."""
+    chunks: int
+    """Chunks of all jobs together."""
     slots: int | None
-    """1: pieces run in sequence. None: the forecast chooses the number of slots."""
+    """1: chunks run in sequence. None: the forecast chooses the number of slots."""
 
 
 @dataclass(frozen=True, slots=True)
 class PipelinePace:
-    """The pace of overlapped pieces, in seconds."""
+    """The pace of overlapped chunks, in seconds."""
 
     latency: float
-    """Time from the start to the end of one piece."""
+    """Time from the start to the end of one chunk."""
     interval: float
-    """Minimum time between two pieces: the time that the slowest stage takes for one piece."""
+    """Minimum time between two chunks: the time that the slowest stage takes for one chunk."""
 
     @property
     def slots(self) -> int:
         """The number of slots that keep the slowest stage busy (Little's law), plus one."""
         return math.ceil(self.latency / self.interval - 0.1) + 1
 
-    def seconds(self, pieces: int, slots: int) -> float:
-        """Return the seconds for all pieces."""
-        return self.latency + (pieces - 1) * max(self.interval, self.latency / slots)
+    def seconds(self, chunks: int, slots: int) -> float:
+        """Return the seconds for all chunks."""
+        return self.latency + (chunks - 1) * max(self.interval, self.latency / slots)
 
 
 def forecast(
     calibration: Calibration, work: Work, jobs: int, schedule: Schedule
 ) -> tuple[float, int]:
     """Return the expected seconds for all jobs, and the number of slots."""
-    share = jobs / schedule.pieces
+    share = jobs / schedule.chunks
     fill_bytes, drain_bytes = work.fill_bytes * share, work.drain_bytes * share
     direct = fill_bytes if calibration.direct_fill else 0.0
     device, busiest = _forecast_device(
@@ -89,12 +89,12 @@ def forecast(
             calibration.call_mapped if schedule.path == "host-visible" else calibration.call_staged
         )
         fill = calibration.estimate_copy(fill_bytes)
-        in_parts = MIN_FILL_BYTES_IN_PARTS <= fill_bytes <= MAX_FILL_BYTES_IN_PARTS
-        if schedule.path == "device-local" and in_parts and not direct:
+        in_segments = MIN_FILL_BYTES_IN_SEGMENTS <= fill_bytes <= MAX_FILL_BYTES_IN_SEGMENTS
+        if schedule.path == "device-local" and in_segments and not direct:
             fill -= min(fill, fill_bytes / calibration.copy_in)
         drain = calibration.estimate_copy(drain_bytes)
-        return schedule.pieces * (fill + drain + call + device), 1
-    caller, others = _find_piece_cost(calibration, schedule), 0.0
+        return schedule.chunks * (fill + drain + call + device), 1
+    caller, others = _find_chunk_cost(calibration, schedule), 0.0
     for nbytes in (fill_bytes, drain_bytes):
         if nbytes < LARGE_COPY_BYTES:
             caller += nbytes / calibration.fill_copy
@@ -102,20 +102,20 @@ def forecast(
             caller += calibration.handing_over
             others += nbytes
     # While all copy threads are busy, each has its share of their total rate.
-    rate = min(calibration.fill_copy, calibration.pieces_copy / calibration.choose_threads())
+    rate = min(calibration.fill_copy, calibration.chunks_copy / calibration.choose_threads())
     latency = caller + others / rate + device
-    pace = PipelinePace(latency, max(caller, others / calibration.pieces_copy, busiest))
-    slots = schedule.slots or max(2, min(pace.slots, schedule.pieces, MAX_SLOTS))
-    # At the start the copy threads fill all slots at once, so the first piece is ready later than
+    pace = PipelinePace(latency, max(caller, others / calibration.chunks_copy, busiest))
+    slots = schedule.slots or max(2, min(pace.slots, schedule.chunks, MAX_SLOTS))
+    # At the start the copy threads fill all slots at once, so the first chunk is ready later than
     # the others.
-    first = caller + min(slots, schedule.pieces) * others / calibration.pieces_copy + device
-    return pace.seconds(schedule.pieces, slots) + max(first - latency, 0.0), slots
+    first = caller + min(slots, schedule.chunks) * others / calibration.chunks_copy + device
+    return pace.seconds(schedule.chunks, slots) + max(first - latency, 0.0), slots
 
 
 def _forecast_device(
     calibration: Calibration, into: float, direct: float, back: float, schedule: Schedule
 ) -> tuple[float, float]:
-    """Return the seconds of a piece on the device, and the seconds of the busiest engine of the
+    """Return the seconds of a chunk on the device, and the seconds of the busiest engine of the
     device. Of the `into` bytes of inputs, the host fills `direct` in device memory.
     """
     if schedule.path == "host-visible":
@@ -130,14 +130,14 @@ def _forecast_device(
     return seconds, max(into / calibration.copy_in, back / calibration.copy_out, both, computing)
 
 
-def _find_piece_cost(calibration: Calibration, schedule: Schedule) -> float:
-    """Return the fixed cost of a piece in seconds, independent of its size."""
+def _find_chunk_cost(calibration: Calibration, schedule: Schedule) -> float:
+    """Return the fixed cost of a chunk in seconds, independent of its size."""
     if schedule.path == "host-visible":
-        return calibration.piece_mapped
+        return calibration.chunk_mapped
     seconds = {
-        "one": calibration.piece_staged,
-        "split": calibration.piece_split,
-        "several": calibration.piece_several,
+        "one": calibration.chunk_staged,
+        "split": calibration.chunk_split,
+        "several": calibration.chunk_several,
     }[schedule.queues]
     assert seconds is not None, "the schedule uses queues that the device lacks"
     return seconds

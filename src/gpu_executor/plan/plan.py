@@ -127,17 +127,17 @@ CHUNK_MULTIPLE = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ElementRange:
     """A range of consecutive elements that one dispatch covers."""
 
     start: int
     count: int
 
 
-def split_range(count: int, length: int) -> Iterator[Piece]:
-    """Yield pieces of `length` elements, of which the last may be shorter, in order."""
+def split_range(count: int, length: int) -> Iterator[ElementRange]:
+    """Yield ranges of `length` elements, of which the last may be shorter, in order."""
     for start in range(0, count, length):
-        yield Piece(start, min(length, count - start))
+        yield ElementRange(start, min(length, count - start))
 
 
 class Plan(ABC):
@@ -161,7 +161,7 @@ class CallPlan(Plan):
     count: int
     path: DataPath
     chunk: int
-    """Elements in every piece but the last."""
+    """Elements in every chunk but the last."""
     capacity: int
     """Elements that fit into a slot: the chunk, rounded up so that similar sizes share slots."""
     slots: int
@@ -172,8 +172,8 @@ class CallPlan(Plan):
     foreseen: float | None = None
     """Expected seconds for the whole call; None without a calibration."""
 
-    def pieces(self) -> Iterator[Piece]:
-        """Yield the pieces in order."""
+    def chunks(self) -> Iterator[ElementRange]:
+        """Yield the chunks in order."""
         return split_range(self.count, self.chunk)
 
     def groups(self, count: int) -> int:
@@ -181,9 +181,9 @@ class CallPlan(Plan):
         return -(-count // (self.work_group * self.per_invocation))
 
     def __str__(self) -> str:
-        pieces = -(-self.count // self.chunk)
+        chunks = -(-self.count // self.chunk)
         head = (
-            f"{self.count:,} elements on the {self.path} path: {_format_count(pieces, 'piece')} of "
+            f"{self.count:,} elements on the {self.path} path: {_format_count(chunks, 'chunk')} of "
             f"up to {self.chunk:,}, {_format_count(self.slots, 'slot')}, "
             f"work-groups of {self.work_group} x {self.per_invocation} elements"
         )

@@ -102,6 +102,6 @@ class Request:
         into, back = self.bytes_in, self.bytes_out
         return Work(into, back, 0 if self.in_place else into, 0 if self.recycled else back)
 
-    def pieces(self, chunk: int) -> int:
-        """Return the number of pieces of all jobs together."""
+    def count_chunks(self, chunk: int) -> int:
+        """Return the number of chunks of all jobs together."""
         return self.jobs * -(-self.count // chunk)

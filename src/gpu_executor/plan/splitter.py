@@ -1,9 +1,10 @@
 """The splitter: work on arrays that one dispatch cannot cover, in ranges of elements that it can.
 
-A call becomes pieces, each with its work-groups: for slots and for device arrays. A part of an
-element-wise dispatch is a dispatch on a range of elements. It begins at an offset that the device
-binds at, and where every array that is shorter than `count` begins to repeat. A part of a copy of
-views is a copy of views that extend over fewer bytes.
+A call becomes ranges of elements, each with its work-groups: chunks of host arrays for slots, parts
+of device arrays that a binding can cover. A part of an element-wise dispatch is a dispatch on a
+range of elements. It begins at an offset that the device binds at, and where every array that is
+shorter than `count` begins to repeat. A part of a copy of views is a copy of views that extend over
+fewer bytes.
 """
 
 from __future__ import annotations
@@ -18,26 +19,24 @@ from gpu_executor.device_info import DeviceInfo
 from gpu_executor.kernel import Grid
 from gpu_executor.kernels.families import PACK_BYTES
 from gpu_executor.plan.bounds import check_grid
-from gpu_executor.plan.plan import CallPlan, Piece, split_range
+from gpu_executor.plan.plan import CallPlan, ElementRange, split_range
 
-PieceGrid = tuple[Piece, Grid]
-"""A piece of a call and its work-groups."""
+RangeGrid = tuple[ElementRange, Grid]
+"""Elements of a call and their work-groups."""
 
 
 def split_call(
     plan: CallPlan, signature: Signature, device: DeviceInfo, grid: Grid | None = None
-) -> tuple[PieceGrid, ...]:
-    """Split a call into pieces, each with its work-groups; `grid` replaces those of the signature,
-    where the parameters determine them."""
+) -> tuple[RangeGrid, ...]:
+    """Split a call into ranges of elements, each with its work-groups; `grid` replaces those of the
+    signature, where the parameters determine them."""
     if grid is not None:
         check_grid(signature.kernel, grid, device)
     count = max(signature.count, 1)
     if signature.kernel.split == "whole":
         given = grid or signature.grid or (plan.groups(signature.invocations), 1, 1)
-        return ((Piece(0, count), given),)
-    return tuple(
-        (piece, (plan.groups(piece.count), 1, 1)) for piece in split_range(count, plan.chunk)
-    )
+        return ((ElementRange(0, count), given),)
+    return tuple((each, (plan.groups(each.count), 1, 1)) for each in split_range(count, plan.chunk))
 
 
 class DispatchParts:
@@ -72,8 +71,8 @@ class DispatchParts:
         """The parts in order, on the arrays that stand for those of the dispatch: contiguous, and
         at offsets that the device binds at."""
         whole = self._dispatch
-        for piece in split_range(whole.count, self.length):
-            start, count = piece.start, piece.count
+        for part in split_range(whole.count, self.length):
+            start, count = part.start, part.count
             yield Dispatch(
                 whole.kernel,
                 tuple(

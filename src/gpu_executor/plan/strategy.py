@@ -30,8 +30,8 @@ class Choice:
     """Expected seconds for all jobs; None without a calibration."""
 
 
-def explain_slots(slots: int, pieces: int) -> str:
-    return f"slots: {slots}, so that the copies and dispatches of {pieces:,} pieces overlap"
+def explain_slots(slots: int, chunks: int) -> str:
+    return f"slots: {slots}, so that the copies and dispatches of {chunks:,} chunks overlap"
 
 
 def explain_requested_slots(slots: int, *, pipelined: bool | None) -> str:
@@ -46,7 +46,7 @@ AUTO_DEVICE_LOCAL_THRESHOLD = 1 << 20
 BATCH_DEVICE_LOCAL_THRESHOLD = 1 << 12
 """The same for a batch, where the copies of one job overlap with the dispatches of others."""
 SPLIT_BYTES = 1 << 20
-"""Input bytes of a piece from which three queues are worth their two extra submissions, where the
+"""Input bytes of a chunk from which three queues are worth their two extra submissions, where the
 host copies nothing. Where the host copies, its copies are the bottleneck: 16 jobs of 64 K elements
 take 3.4 ms on one queue and 3.1 ms on three from mapped arrays, 8.1 and 9.9 ms from plain arrays
 (NVIDIA H200)."""
@@ -59,7 +59,7 @@ def choose_by_thresholds(bounds: Bounds) -> Choice:
     most, why = bounds.limit_chunk(path, STREAM_CHUNK_ELEMS)
     reasons = [reason, why]
     chunk = min(request.count, most)
-    slots = _choose_slots(request, request.pieces(chunk), reasons)
+    slots = _choose_slots(request, request.count_chunks(chunk), reasons)
     queues: QueueUse = "one"
     if path == "device-local" and slots > 1:
         queues, why = _choose_queues(bounds, chunk)
@@ -79,20 +79,20 @@ def _choose_path(bounds: Bounds) -> tuple[DataPath, str]:
     return ("device-local" if large else "host-visible"), reason
 
 
-def _choose_slots(request: Request, pieces: int, reasons: list[str]) -> int:
+def _choose_slots(request: Request, chunks: int, reasons: list[str]) -> int:
     options = request.options
     if options.slots is not None:
         reasons.append(explain_requested_slots(options.slots, pipelined=options.pipelined))
         return options.slots
-    if pieces == 1 and not options.pipelined:
+    if chunks == 1 and not options.pipelined:
         return 1
-    slots = max(2, min(pieces, DEFAULT_SLOTS))
-    reasons.append(explain_slots(slots, pieces))
+    slots = max(2, min(chunks, DEFAULT_SLOTS))
+    reasons.append(explain_slots(slots, chunks))
     return slots
 
 
 def _choose_queues(bounds: Bounds, chunk: int) -> tuple[QueueUse, str]:
-    """Choose one queue or three, for overlapped pieces on the device-local path."""
+    """Choose one queue or three, for overlapped chunks on the device-local path."""
     request = bounds.request
     if not bounds.has_copy_queues:
         return "one", "queues: one, the device has no transfer-only queues"
@@ -104,20 +104,20 @@ def _choose_queues(bounds: Bounds, chunk: int) -> tuple[QueueUse, str]:
     return "split", "queues: three, for copy in, compute and copy out"
 
 
-MIN_PIECE_BYTES, MAX_PIECE_BYTES = 256 << 10, 64 << 20
-"""Minimum and maximum of the input and output bytes of a piece, if a call is split only for
+MIN_CHUNK_BYTES, MAX_CHUNK_BYTES = 256 << 10, 64 << 20
+"""Minimum and maximum of the input and output bytes of a chunk, if a call is split only for
 speed."""
 MIN_FILL_BYTES, MAX_FILL_BYTES = 3 << 20, 8 << 20
-"""Input bytes of an overlapped piece that the host copies. In this range the staging memory of all
-slots stays in the processor's cache: 4 M additions take 19 ms in pieces of 64 K elements, 26 ms in
-pieces of 256 K and 31 ms in pieces of 512 K, with 8 slots (NVIDIA H200). Smaller pieces cost more
+"""Input bytes of an overlapped chunk that the host copies. In this range the staging memory of all
+slots stays in the processor's cache: 4 M additions take 19 ms in chunks of 64 K elements, 26 ms in
+chunks of 256 K and 31 ms in chunks of 512 K, with 8 slots (NVIDIA H200). Smaller chunks cost more
 to hand to the copy threads than they gain: 150 us for 16 K elements, 200 for 32 K, 290 for 64 K."""
 SCHEDULE_TOLERANCE = 1.03
 """Forecasts within this ratio count as equal; the simpler schedule is chosen."""
 CHUNK_TOLERANCE = 1.1
 """The same for the chunk sizes of one kind of schedule; the size nearest the default is chosen."""
 SPLIT_GAIN = 1.1
-"""The gain that justifies splitting a call into pieces: slots cost memory, and forecasts are
+"""The gain that justifies splitting a call into chunks: slots cost memory, and forecasts are
 rough."""
 OVERLAP_TOLERANCE = 1.15
 """Overlapped jobs are preferred within this ratio: they suffer less from a wrong forecast."""
@@ -161,8 +161,8 @@ def choose_by_calibration(bounds: Bounds, calibration: Calibration) -> Choice:
     if (asked := request.options.slots) is not None:
         reasons.append(explain_requested_slots(asked, pipelined=request.options.pipelined))
     elif chosen.slots > 1:
-        reasons.append(explain_slots(chosen.slots, schedule.pieces))
-    elif schedule.pieces > 1:
+        reasons.append(explain_slots(chosen.slots, schedule.chunks))
+    elif schedule.chunks > 1:
         reasons.append("slots: 1, since overlapping would take longer")
     if chosen.slots > 1 and schedule.path == "device-local":
         reasons.append(_explain_queues(chosen, options))
@@ -180,10 +180,10 @@ def _list_chunks(bounds: Bounds, path: DataPath) -> list[int]:
     if request.kernel.split == "whole" or bounds.settings.stream_chunk_elems is not None:
         return [min(request.count, most)]
     per_element = (request.bytes_in + request.bytes_out) / request.count
-    most = min(most, max(STREAM_CHUNK_ELEMS, int(MAX_PIECE_BYTES / per_element)))
+    most = min(most, max(STREAM_CHUNK_ELEMS, int(MAX_CHUNK_BYTES / per_element)))
     chunks = [min(request.count, most)]
     chunk = 1 << max((chunks[0] - 1).bit_length() - 1, 0)
-    least = max(MIN_PIECE_BYTES / per_element, 1)
+    least = max(MIN_CHUNK_BYTES / per_element, 1)
     if not request.in_place:
         least = max(least, MIN_FILL_BYTES * request.count / max(request.bytes_in, 1))
     while least <= chunk < chunks[-1]:
@@ -193,34 +193,34 @@ def _list_chunks(bounds: Bounds, path: DataPath) -> list[int]:
 
 
 def _iter_schedules(
-    bounds: Bounds, calibration: Calibration, path: DataPath, chunks: list[int]
+    bounds: Bounds, calibration: Calibration, path: DataPath, lengths: list[int]
 ) -> Iterator[tuple[Schedule, int]]:
     """Yield every schedule that the caller's options allow, with its chunk size."""
     request = bounds.request
     options = request.options
     left_open = options.slots is None and not options.pipelined
-    for chunk in chunks:
-        pieces = request.pieces(chunk)
+    for chunk in lengths:
+        chunks = request.count_chunks(chunk)
         if options.slots == 1 or left_open:
-            yield Schedule(path, "one", pieces, slots=1), chunk
-        if options.slots == 1 or (left_open and pieces == 1):
+            yield Schedule(path, "one", chunks, slots=1), chunk
+        if options.slots == 1 or (left_open and chunks == 1):
             continue
         fill_bytes = 0 if request.in_place else request.bytes_in * chunk / request.count
-        if fill_bytes > MAX_FILL_BYTES and chunk != chunks[-1]:
+        if fill_bytes > MAX_FILL_BYTES and chunk != lengths[-1]:
             continue
-        yield Schedule(path, "one", pieces, options.slots), chunk
+        yield Schedule(path, "one", chunks, options.slots), chunk
         if path == "device-local":
-            if calibration.piece_split is not None:
-                yield Schedule(path, "split", pieces, options.slots), chunk
-            if calibration.piece_several is not None:
-                yield Schedule(path, "several", pieces, options.slots), chunk
+            if calibration.chunk_split is not None:
+                yield Schedule(path, "split", chunks, options.slots), chunk
+            if calibration.chunk_several is not None:
+                yield Schedule(path, "several", chunks, options.slots), chunk
 
 
 def _select(request: Request, options: list[TimedSchedule]) -> TimedSchedule:
     """Select the fastest schedule; among equals the simplest, then the default chunk size."""
     fastest = min(option.seconds for option in options)
     if request.jobs == 1:
-        undivided = [option for option in options if option.schedule.pieces == 1]
+        undivided = [option for option in options if option.schedule.chunks == 1]
         best = min(undivided, key=lambda option: option.seconds, default=None)
         if best is not None and best.seconds <= fastest * SPLIT_GAIN:
             return best

@@ -30,7 +30,7 @@ BLOCK = 4096
 # The `array` type codes of uint32 and uint64, by the number of words of a one-column element.
 _ARRAY_CODES = {1: "I", 2: "Q"}
 # Integers converted per block, so that the intermediate byte strings stay in the cache. On a
-# Neoverse-N1 core, converting 10^6 integers of 255 bits to words takes 265 ms in one piece and
+# Neoverse-N1 core, converting 10^6 integers of 255 bits to words takes 265 ms at once and
 # 161 ms in blocks of 1024; converting back, 206 and 164 ms.
 _INTS_PER_BLOCK = 1024
 _LITTLE: Literal["little"] = "little"

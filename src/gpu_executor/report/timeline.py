@@ -57,7 +57,7 @@ def list_spans(timelines: Iterable[TimelineData]) -> ValueTable:
         [
             each["mode"],
             span["track"],
-            str(span["piece"] + 1),
+            str(span["chunk"] + 1),
             span["stage"],
             format_time(span["begin_us"] / 1e3),
             format_time((span["end_us"] - span["begin_us"]) / 1e3),
@@ -163,7 +163,7 @@ def _draw_panel(
 def _draw_span(
     drawing: Drawing, span: Mapping[str, Any], y: float, locate: Callable[[float], float]
 ) -> None:
-    x, job = locate(span["begin_us"]), span["piece"] + 1
+    x, job = locate(span["begin_us"]), span["chunk"] + 1
     length = max(locate(span["end_us"]) - x, 2.5)
     took = format_time((span["end_us"] - span["begin_us"]) / 1e3)
     title = f"job {job}, {span['stage']}: {took}"

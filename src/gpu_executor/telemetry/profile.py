@@ -1,4 +1,4 @@
-"""Profiles: the time of every stage of every piece of a backend's calls.
+"""Profiles: the time of every stage of every chunk of a backend's calls.
 
     fill       the host copies the caller's arrays to memory that the device reads
     copy in    the device copies them to its own memory
@@ -31,21 +31,21 @@ class StageProfile:
         self.spans: list[Span] = []
         self._trace, self._on_end = trace, on_end
         self._lock = threading.Lock()
-        self._pieces = 0
+        self._chunks = 0
 
-    def next_piece(self) -> int:
-        """Return the number of a piece that is about to start."""
+    def next_chunk(self) -> int:
+        """Return the number of a chunk that is about to start."""
         with self._lock:
-            self._pieces += 1
-            return self._pieces
+            self._chunks += 1
+            return self._chunks
 
-    def add_host_span(self, stage: str, begin_ns: int, end_ns: int, piece: int) -> None:
+    def add_host_span(self, stage: str, begin_ns: int, end_ns: int, chunk: int) -> None:
         """Add a stage that ran on this thread."""
         track = f"host {threading.current_thread().name}"
-        self.spans.append(Span(track, stage, begin_ns, end_ns, piece))
+        self.spans.append(Span(track, stage, begin_ns, end_ns, chunk))
 
     def stages(self) -> dict[str, float]:
-        """Return seconds by stage, summed over all pieces. Overlapping stages count in full."""
+        """Return seconds by stage, summed over all chunks. Overlapping stages count in full."""
         totals = dict.fromkeys(STAGES, 0.0)
         for span in self.spans:
             totals[span.stage] += span.nanoseconds / 1e9

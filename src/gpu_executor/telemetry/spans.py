@@ -17,15 +17,15 @@ SpanAttributes = Mapping[str, str | int | float | bool]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stage of a piece or a whole job, with the times of `time.perf_counter_ns`."""
+    """A stage of a chunk or a whole job, with the times of `time.perf_counter_ns`."""
 
     track: str
     """The device's queue or the host thread."""
     stage: str
     begin_ns: int
     end_ns: int
-    piece: int
-    """The number of the piece, or of the job."""
+    chunk: int
+    """The number of the chunk, or of the job."""
 
     @property
     def nanoseconds(self) -> int:

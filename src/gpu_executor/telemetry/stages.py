@@ -8,7 +8,7 @@
     compute       from the submission until the device has finished, its own copies included
     download      copy of mapped memory into the caller's results
 
-Each piece of hot code adds to `StageCounters` of its own, without a lock. Statistics are the sum of
+Each hot path adds to `StageCounters` of its own, without a lock. Statistics are the sum of
 all of them.
 """
 
@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 STAGES = ("setup", "pipeline", "descriptors", "recording", "upload", "compute", "download")
-COUNTS = ("calls", "elements", "pieces", "recordings", "shrunk")
+COUNTS = ("calls", "elements", "chunks", "recordings", "shrunk")
 
 
 class StageCounters:
@@ -30,7 +30,7 @@ class StageCounters:
     def __init__(self) -> None:
         self.setup = self.pipeline = self.descriptors = self.recording = 0
         self.upload = self.compute = self.download = 0
-        self.calls = self.elements = self.pieces = self.recordings = 0
+        self.calls = self.elements = self.chunks = self.recordings = 0
         self.shrunk = 0
         """Times that a chunk or the number of slots was reduced for lack of memory."""
 

@@ -1,7 +1,7 @@
 """Bound steps: dispatches, copies, fills and writes with the memory that they use, and the recorder
 that turns a sequence of them into commands.
 
-Slots record the steps of a piece: copies in, fills, a dispatch, copies out. The command stream
+Slots record the steps of a chunk: copies in, fills, a dispatch, copies out. The command stream
 records the steps of operations on device arrays, and graphs of them. In both, a step waits behind a
 barrier if it touches what an earlier step wrote, or writes what an earlier step read; other steps
 may overlap.

@@ -21,7 +21,7 @@ from gpu_executor.kernel import ElementType
 from gpu_executor.kernels import load
 from gpu_executor.plan import CallPlan, DataPath, QueueUse
 from gpu_executor.plan.calibration import Calibration
-from gpu_executor.plan.splitter import PieceGrid, split_call
+from gpu_executor.plan.splitter import RangeGrid, split_call
 from gpu_executor.vulkan.commands import COPIES, HOST, CommandPool, Copy, Recorder
 from gpu_executor.vulkan.copy_threads import CopyThreads
 from gpu_executor.vulkan.device_memory import DeviceMemory
@@ -47,13 +47,13 @@ class BandwidthProbe:
 
 @contextlib.contextmanager
 def open_probe(
-    resources: Resources, timeline: Timeline, pieces: Sequence[Sequence[Copy]]
+    resources: Resources, timeline: Timeline, chunks: Sequence[Sequence[Copy]]
 ) -> Iterator[BandwidthProbe]:
-    """Record the copies of each piece for one queue."""
+    """Record the copies of each chunk for one queue."""
     pool = CommandPool(resources.device, timeline.family)
     submissions: list[Submission] = []
     try:
-        for copies in pieces:
+        for copies in chunks:
             commands = pool.allocate()
             with Recorder(commands) as recorder:
                 recorder.copy(copies)
@@ -71,12 +71,12 @@ def open_probe(
 
 
 def run_probes(probes: Sequence[BandwidthProbe]) -> None:
-    """Submit every piece of every probe, a few in flight in each; returns when all are done."""
-    for piece in range(len(probes[0].submissions)):
+    """Submit every chunk of every probe, a few in flight in each; returns when all are done."""
+    for chunk in range(len(probes[0].submissions)):
         for probe in probes:
-            if piece >= IN_FLIGHT:
-                probe.timeline.wait(probe.submissions[piece - IN_FLIGHT])
-            probe.timeline.submit(probe.submissions[piece])
+            if chunk >= IN_FLIGHT:
+                probe.timeline.wait(probe.submissions[chunk - IN_FLIGHT])
+            probe.timeline.submit(probe.submissions[chunk])
     for probe in probes:
         probe.timeline.wait(probe.submissions[-1])
 
@@ -89,13 +89,13 @@ SMALL = 64
 """Elements of a small call."""
 LARGE, LARGE_ON_A_CPU = 1 << 19, 1 << 16
 """Elements of a large call, on a GPU and on a software device."""
-PIECES = 24
+CHUNKS = 24
 SLOTS = 4
-"""Small pieces that overlap, and the slots for them."""
-HOST_PIECE_BYTES = (3 << 19, 6 << 20)
-HOST_PIECES = 12
-HOST_PIECE_SLOTS = 8
-"""Two sizes of pieces from plain host arrays, the number of pieces, and the slots for them."""
+"""Small chunks that overlap, and the slots for them."""
+HOST_CHUNK_BYTES = (3 << 19, 6 << 20)
+HOST_CHUNKS = 12
+HOST_CHUNK_SLOTS = 8
+"""Two sizes of chunks from plain host arrays, the number of chunks, and the slots for them."""
 WORK_GROUP = 128
 SECONDS = 0.025
 """The time to measure each value."""
@@ -122,16 +122,16 @@ def measure(
     into, back, both = _measure_bus(resources)
     call_mapped, kernel_mapped = benchmark.measure_calls("host-visible", benchmark.in_mapped_memory)
     _, kernel = benchmark.measure_calls("device-local", benchmark.on_device)
-    piece_staged = benchmark.time_piece("device-local", "one")
+    chunk_staged = benchmark.time_chunk("device-local", "one")
     sharing, shared_copy = _measure_shared_copies(resources)
     fill_copy, fastest = fills[0][1], max(rate for _, rate in fills)
-    handing_over, pieces_copy = sharing, fastest
+    handing_over, chunks_copy = sharing, fastest
     if (
         1 / (1 / into + 0.5 / back + 1.5 / kernel) > fill_copy
     ):  # otherwise everything waits for the device
-        handed, rate = benchmark.measure_host_pieces()
+        handed, rate = benchmark.measure_host_chunks()
         # A line through two noisy times may be flatter than any copy is fast.
-        handing_over, pieces_copy = handed - piece_staged, min(rate, fastest)
+        handing_over, chunks_copy = handed - chunk_staged, min(rate, fastest)
     return Calibration(
         copy_in=into,
         copy_out=back,
@@ -141,14 +141,14 @@ def measure(
         fill_copy=fill_copy,
         shared_copy=shared_copy,
         sharing=max(sharing, SHORTEST),
-        pieces_copy=pieces_copy,
+        chunks_copy=chunks_copy,
         handing_over=max(handing_over, SHORTEST),
         call_mapped=call_mapped,
         call_staged=benchmark.time_call("device-local", benchmark.in_mapped_memory, SMALL),
-        piece_mapped=benchmark.time_piece("host-visible", "one"),
-        piece_staged=piece_staged,
-        piece_split=benchmark.time_piece("device-local", "split") if resources.upload else None,
-        piece_several=benchmark.time_piece("device-local", "several")
+        chunk_mapped=benchmark.time_chunk("host-visible", "one"),
+        chunk_staged=chunk_staged,
+        chunk_split=benchmark.time_chunk("device-local", "split") if resources.upload else None,
+        chunk_several=benchmark.time_chunk("device-local", "several")
         if resources.parallel_compute
         else None,
         kernel=kernel,
@@ -196,8 +196,8 @@ def _measure_bus(resources: Resources) -> tuple[float, float, float]:
                 Copy(source.buffer, source.offset + at, target.buffer, target.offset + at, step)
                 for at in range(0, nbytes, step)
             ]
-            pieces = [[copy] for copy in copies]
-            return stack.enter_context(open_probe(resources, timeline, pieces))
+            chunks = [[copy] for copy in copies]
+            return stack.enter_context(open_probe(resources, timeline, chunks))
 
         there = probe(upload, Purpose.UPLOAD, COPIED, into=True)
         back = probe(download, Purpose.READBACK, COPIED // 2, into=False)
@@ -214,7 +214,7 @@ def _choose_input_purpose(resources: Resources) -> Purpose:
     found = find_input_purpose(resources.device)
     if found is Purpose.UPLOAD:
         return found
-    nbytes = HOST_PIECE_BYTES[0]
+    nbytes = HOST_CHUNK_BYTES[0]
     source = np.ones(nbytes, np.uint8)
 
     def time_fill(purpose: Purpose) -> float:
@@ -248,33 +248,33 @@ def _measure_host_copies(
 def _measure_shared_copies(resources: Resources) -> tuple[float, float]:
     """Return the fixed seconds and the bytes per second of a copy that the copy threads share."""
     with contextlib.ExitStack() as stack:
-        most = HOST_PIECE_BYTES[-1]
+        most = HOST_CHUNK_BYTES[-1]
         room = _allocate(stack, resources, resources.memory.input_purpose, most)
         target = mapped_view(room, 0, most, ElementType(np.dtype(np.uint8)))
-        sources = np.ones((HOST_PIECES, most), np.uint8)
+        sources = np.ones((HOST_CHUNKS, most), np.uint8)
 
         def copy_all(nbytes: int) -> None:
             for source in sources:
                 resources.copy_threads.copy([(target[:nbytes], source[:nbytes])])
 
-        return _fit_line(lambda nbytes: _time_median(lambda: copy_all(nbytes)) / HOST_PIECES)
+        return _fit_line(lambda nbytes: _time_median(lambda: copy_all(nbytes)) / HOST_CHUNKS)
 
 
 def _fit_line(seconds: Callable[[int], float]) -> tuple[float, float]:
     """Fit a line through the times of two sizes; return fixed seconds and bytes per second."""
-    few, many = HOST_PIECE_BYTES
+    few, many = HOST_CHUNK_BYTES
     begun = seconds(few)
     slope = max(seconds(many) - begun, SHORTEST) / (many - few)
     return max(begun - few * slope, 0.0), 1 / slope
 
 
 def _run_ring(
-    slots: list[Slot], copy_threads: CopyThreads, calls: Sequence[Call], pieces: Sequence[PieceGrid]
+    slots: list[Slot], copy_threads: CopyThreads, calls: Sequence[Call], chunks: Sequence[RangeGrid]
 ) -> None:
     ring = Ring(slots, copy_threads)
     try:
         for call in calls:
-            deque(ring.feed(call, pieces), maxlen=0)
+            deque(ring.feed(call, chunks), maxlen=0)
         deque(ring.flush(), maxlen=0)
     except BaseException:
         ring.abandon()
@@ -322,40 +322,40 @@ class _AdditionBenchmark:
     def time_call(self, path: DataPath, buffer_ranges: BufferRanges, count: int) -> float:
         """Return the seconds of one call."""
         plan, call = self._make_plan(path, "one", count), self._make_call(buffer_ranges, count)
-        pieces = split_call(plan, call.signature, self._resources.device.info)
+        chunks = split_call(plan, call.signature, self._resources.device.info)
         with contextlib.closing(self._make_slot(plan, call)) as slot:
-            return _time_fastest(lambda: run_in_slot(slot, call, pieces))
+            return _time_fastest(lambda: run_in_slot(slot, call, chunks))
 
-    def time_piece(self, path: DataPath, queues: QueueUse) -> float:
-        """Return the seconds per piece of several small pieces that overlap."""
+    def time_chunk(self, path: DataPath, queues: QueueUse) -> float:
+        """Return the seconds per chunk of several small chunks that overlap."""
         plan = self._make_plan(path, queues, SMALL)
-        calls = [self._make_call(self.in_mapped_memory, SMALL) for _ in range(PIECES)]
-        return self._time_ring(plan, calls, SLOTS) / PIECES
+        calls = [self._make_call(self.in_mapped_memory, SMALL) for _ in range(CHUNKS)]
+        return self._time_ring(plan, calls, SLOTS) / CHUNKS
 
     def _time_ring(self, plan: CallPlan, calls: Sequence[Call], depth: int) -> float:
         """Return the seconds of all the calls in a ring of `depth` slots."""
         copy_threads, info = self._resources.copy_threads, self._resources.device.info
-        pieces = split_call(plan, calls[0].signature, info)
+        chunks = split_call(plan, calls[0].signature, info)
         with contextlib.ExitStack() as stack:
             slots = [
                 stack.enter_context(contextlib.closing(self._make_slot(plan, calls[0])))
                 for _ in range(depth)
             ]
-            return _time_median(lambda: _run_ring(slots, copy_threads, calls, pieces))
+            return _time_median(lambda: _run_ring(slots, copy_threads, calls, chunks))
 
-    def measure_host_pieces(self) -> tuple[float, float]:
-        """Return the fixed seconds and bytes per second of pieces that the copy threads fill."""
-        return _fit_line(lambda nbytes: self._time_host_piece(nbytes // (2 * self._type.nbytes)))
+    def measure_host_chunks(self) -> tuple[float, float]:
+        """Return the fixed seconds and bytes per second of chunks that the copy threads fill."""
+        return _fit_line(lambda nbytes: self._time_host_chunk(nbytes // (2 * self._type.nbytes)))
 
-    def _time_host_piece(self, count: int) -> float:
-        """Return the seconds per piece of `count` elements."""
+    def _time_host_chunk(self, count: int) -> float:
+        """Return the seconds per chunk of `count` elements."""
         plan = self._make_plan("device-local", "one", count)
-        source = np.empty((HOST_PIECES, 2, count, *self._type.shape), self._type.dtype)
+        source = np.empty((HOST_CHUNKS, 2, count, *self._type.shape), self._type.dtype)
         source[...] = 0  # written, so that the pages are allocated
         calls = [
             self._make_call((None, None, self.in_mapped_memory[2]), count, pair) for pair in source
         ]
-        return self._time_ring(plan, calls, HOST_PIECE_SLOTS) / HOST_PIECES
+        return self._time_ring(plan, calls, HOST_CHUNK_SLOTS) / HOST_CHUNKS
 
     def _make_call(
         self, buffer_ranges: BufferRanges, count: int, inputs: Sequence[Array] | None = None

@@ -1,9 +1,9 @@
 """The binder: what a dispatch of a call binds and what happens right before it.
 
-A piece of a call becomes bound steps: fills of the outputs that have initial values and of the
-scratch buffer, then a dispatch with its push constants, its work-groups and the buffer range of
-every binding. Slots and the command stream say where the arrays and the hidden buffers are; what a
-kernel declares is put into effect here.
+A range of a call's elements becomes bound steps: fills of the outputs that have initial values and
+of the scratch buffer, then a dispatch with its push constants, its work-groups and the buffer range
+of every binding. Slots and the command stream say where the arrays and the hidden buffers are; what
+a kernel declares is put into effect here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Generic, Literal, NamedTuple
 from gpu_executor.calls.call import Operand, Signature
 from gpu_executor.kernel import Grid, Kernel
 from gpu_executor.kernel.parameters import ParameterValues
-from gpu_executor.plan import Piece
+from gpu_executor.plan import ElementRange
 from gpu_executor.vulkan.binding import Handle
 from gpu_executor.vulkan.bound_steps import BoundStep, CallDispatch, Memory
 from gpu_executor.vulkan.commands import Fill
@@ -90,7 +90,7 @@ def make_dispatch(
     values: ParameterValues,
     params_binding: int | None = None,
 ) -> CallDispatch:
-    """Make the dispatch of a piece of `count` elements. `sizes` are the size of a work-group and
+    """Make the dispatch of `count` elements of a call. `sizes` are the size of a work-group and
     the elements of an invocation.
 
     Push constants in a uniform buffer are not part of the dispatch.
@@ -99,18 +99,18 @@ def make_dispatch(
     return CallDispatch(kernel, *sizes, push, grid, get_set_layout(kernel, params_binding))
 
 
-def bind_piece(
+def bind_range(
     dispatch: CallDispatch,
-    piece: Piece,
+    elements: ElementRange,
     arguments: Sequence[tuple[Operand, BufferOffset[Memory]]],
     hidden: Mapping[HiddenUse, HiddenBuffer[Memory]],
     scratch_bytes: int,
     check: StatusCheck | None = None,
 ) -> list[BoundStep[Memory]]:
-    """Return the steps of a piece: fills, then the dispatch.
+    """Return the steps for a range of elements: fills, then the dispatch.
 
     `arguments` are the operands of the call with the offsets of their first elements. Exactly the
-    range of the piece is bound, so that `length()` in the code is its number of elements.
+    range is bound, so that `length()` in the code is its number of elements.
     """
     kernel = dispatch.kernel
     whole = kernel.split == "whole"
@@ -121,8 +121,8 @@ def bind_piece(
     init = iter(kernel.init)
     for operand, at in arguments:
         size, memory = operand.type.nbytes, at.memory
-        offset = at.offset if whole else at.offset + piece.start * size
-        nbytes = operand.nbytes if whole else piece.count * size
+        offset = at.offset if whole else at.offset + elements.start * size
+        nbytes = operand.nbytes if whole else elements.count * size
         bindings += (at.handle, offset, nbytes or MIN_BINDING_BYTES)
         (written if operand.is_output else read).append(memory)
         pattern = None if operand.is_input else next(init)

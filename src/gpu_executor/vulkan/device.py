@@ -24,7 +24,7 @@ from gpu_executor.vulkan.binding import (
 )
 
 MAX_PARALLEL_QUEUES = 2
-"""Compute queues that run small pieces in parallel. On an NVIDIA H200 every queue of the
+"""Compute queues that run small chunks in parallel. On an NVIDIA H200 every queue of the
 compute-only family adds 20 to 25 ms to vkCreateDevice: a device with two of them and two transfer
 queues takes 101 ms, one with four 144 ms, and benchmarks of batches are the same. Queue families
 with graphics are not used for this: four jobs of 16 K take 1.04 ms on four queues of that family,
@@ -292,7 +292,7 @@ class Queues:
 
     compute: QueueAddress
     parallel_compute: tuple[QueueAddress, ...]
-    """At least two compute queues for small pieces; empty without a suitable family."""
+    """At least two compute queues for small chunks; empty without a suitable family."""
     upload: QueueAddress | None
     """A queue of a transfer-only family, for copies to the device; None without such a family."""
     download: QueueAddress | None

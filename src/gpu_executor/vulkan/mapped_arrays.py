@@ -49,7 +49,7 @@ from gpu_executor.errors import (
     OutOfMemoryError,
 )
 from gpu_executor.kernel import Shape
-from gpu_executor.plan import Piece, round_up_to_class
+from gpu_executor.plan import ElementRange, round_up_to_class
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.memory import (
@@ -78,16 +78,16 @@ BufferRanges = tuple[BufferRange | None, ...]
 that the host copies."""
 
 
-def offset_to_piece(
-    buffer_ranges: BufferRanges, signature: Signature, piece: Piece
+def offset_to_chunk(
+    buffer_ranges: BufferRanges, signature: Signature, chunk: ElementRange
 ) -> BufferRanges:
-    """Return the ranges of one piece of a call."""
-    if piece.start == 0:
+    """Return the ranges of one chunk of a call."""
+    if chunk.start == 0:
         return buffer_ranges
     return tuple(
         None
         if buffer_range is None
-        else buffer_range._replace(offset=buffer_range.offset + piece.start * operand.type.nbytes)
+        else buffer_range._replace(offset=buffer_range.offset + chunk.start * operand.type.nbytes)
         for buffer_range, operand in zip(
             buffer_ranges, (*signature.inputs, *signature.outputs), strict=True
         )

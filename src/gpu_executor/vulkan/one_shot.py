@@ -213,7 +213,7 @@ class VulkanSpirvBackend(HostArraysOnly):
             device=self.device.name,
             calls=self._counts["calls"],
             elements=self._counts["elements"],
-            pieces=self._counts["pieces"],
+            chunks=self._counts["chunks"],
             dispatches=0,
             seconds_by_stage={stage: self._seconds[stage] for stage in STAGES},
             bytes_held=0,
@@ -253,5 +253,5 @@ class VulkanSpirvBackend(HostArraysOnly):
                 if counts:
                     self._last = last
                     counted = {"calls": last.calls, "elements": last.elements}
-                    self._counts.update(counted, pieces=last.pieces)
+                    self._counts.update(counted, chunks=last.chunks)
                     self._seconds.update(last.seconds_by_stage)

@@ -1,6 +1,6 @@
 """Prepared calls: how calls of one signature run, decided at the first call and cached.
 
-`CallPreparer` plans a call, splits it into pieces and finds its slot key. `BufferRangeFinder` finds
+`CallPreparer` plans a call, splits it into chunks and finds its slot key. `BufferRangeFinder` finds
 which arrays of a call the device can use where they are.
 """
 
@@ -27,7 +27,7 @@ from gpu_executor.errors import KernelError
 from gpu_executor.kernel import Kernel
 from gpu_executor.plan import CallPlan, Request, RunOptions, make_plan, plan_on_device
 from gpu_executor.plan.calibration import Calibration
-from gpu_executor.plan.splitter import PieceGrid, split_call
+from gpu_executor.plan.splitter import RangeGrid, split_call
 from gpu_executor.settings import Settings
 from gpu_executor.vulkan.call_binder import list_outputs_over_inputs
 from gpu_executor.vulkan.mapped_arrays import (
@@ -53,7 +53,7 @@ class PreparedCall:
 
     signature: Signature
     plan: CallPlan
-    pieces: tuple[PieceGrid, ...]
+    chunks: tuple[RangeGrid, ...]
     slot_key: SlotKey
     recycles_results: bool
     """Whether the results are large enough for recycled memory."""
@@ -261,7 +261,7 @@ class BufferRangeFinder:
     def _drop_unaligned(
         self, found: list[BufferRange | None], signature: Signature, plan: CallPlan
     ) -> None:
-        """Drop ranges that are not aligned for binding in every piece; the host copies these."""
+        """Drop ranges that are not aligned for binding in every chunk; the host copies these."""
         several = plan.chunk < signature.count
         arrays = (*signature.inputs, *signature.outputs)
         for index, (buffer_range, operand) in enumerate(zip(found, arrays, strict=True)):

@@ -1,4 +1,4 @@
-"""Profiles: the time of every stage of every piece, on the device's queues and the host's threads.
+"""Profiles: the time of every stage of every chunk, on the device's queues and the host's threads.
 
 Profiled slots write timestamps around each stage of their commands. VK_EXT_calibrated_timestamps
 relates the device's clock to the host's, so that one trace shows both.
@@ -82,11 +82,11 @@ class Profile(StageProfile):
         super().__init__(trace, on_end)
         self._offset_ns = measure_clock_offset_ns(device)
 
-    def add_device_spans(self, marks: list[tuple[str, str, float, float]], piece: int) -> None:
+    def add_device_spans(self, marks: list[tuple[str, str, float, float]], chunk: int) -> None:
         """Add stages that ran on queues: track, stage, begin and end on the device's clock."""
         for track, stage, begin, end in marks:
             offset = self._offset_ns
-            self.spans.append(Span(track, stage, int(begin) + offset, int(end) + offset, piece))
+            self.spans.append(Span(track, stage, int(begin) + offset, int(end) + offset, chunk))
 
 
 def measure_clock_offset_ns(device: Device) -> int:

@@ -26,7 +26,7 @@ class Resources:
     compute: Timeline
     """The main compute queue."""
     parallel_compute: tuple[Timeline, ...]
-    """Compute queues that run small pieces in parallel; empty where the device has none."""
+    """Compute queues that run small chunks in parallel; empty where the device has none."""
     upload: Timeline | None
     download: Timeline | None
     """Transfer-only queues; None where the device has none."""

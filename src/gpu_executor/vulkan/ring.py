@@ -1,12 +1,12 @@
-"""The ring: pieces of calls that pass through slots in rotation.
+"""The ring: chunks of calls that pass through slots in rotation.
 
-With one slot the pieces run one by one. With several slots they overlap:
+With one slot the chunks run one by one. With several slots they overlap:
 
     fill       in the caller's thread if the copy is small, otherwise in a copy thread
-    submit     by the thread that filled the oldest piece that is not submitted yet
+    submit     by the thread that filled the oldest chunk that is not submitted yet
     drain      like fill, when the device is done
 
-Pieces are submitted and returned in the order in which they came. A slot is drained before it is
+Chunks are submitted and returned in the order in which they came. A slot is drained before it is
 filled again.
 """
 
@@ -18,20 +18,20 @@ from collections.abc import Callable, Iterator, Sequence
 
 from gpu_executor.calls.call import Call
 from gpu_executor.kernel import Grid
-from gpu_executor.plan import Piece
-from gpu_executor.plan.splitter import PieceGrid
+from gpu_executor.plan import ElementRange
+from gpu_executor.plan.splitter import RangeGrid
 from gpu_executor.vulkan.copy_threads import CopyThreads
 from gpu_executor.vulkan.slot import Slot
 
 
-class PieceInFlight:
-    """A piece that was started in a slot and is not drained yet."""
+class ChunkInFlight:
+    """A chunk that was started in a slot and is not drained yet."""
 
     __slots__ = ("call", "drained", "error", "filled", "last", "slot", "submitted")
 
     def __init__(self, slot: Slot, call: Call, *, last: bool) -> None:
         self.slot, self.call, self.last = slot, call, last
-        """`last`: the last piece of its call."""
+        """`last`: the last chunk of its call."""
         self.filled = True
         self.submitted: threading.Event | None = None
         """Set when a copy thread has submitted it, or failed to; None if the caller submits it."""
@@ -54,9 +54,9 @@ class Ring:
         self._make_outputs = make_outputs
         self._depth = len(slots)
         self._started = 0
-        self._in_flight: deque[PieceInFlight] = deque()
-        """All pieces in flight, oldest first."""
-        self._unsubmitted: deque[PieceInFlight] = deque()
+        self._in_flight: deque[ChunkInFlight] = deque()
+        """All chunks in flight, oldest first."""
+        self._unsubmitted: deque[ChunkInFlight] = deque()
         self._submitting = threading.Lock()
         self._lock = threading.Lock()
         self._busy = 0
@@ -65,34 +65,34 @@ class Ring:
         self._idle = threading.Event()
         """Set when the ring is abandoned and no copy thread works for it."""
 
-    def feed(self, call: Call, pieces: Sequence[PieceGrid]) -> Iterator[Call]:
-        """Start every piece of a call; yields earlier calls as they complete."""
-        last = len(pieces) - 1
-        for number, (piece, grid) in enumerate(pieces):
+    def feed(self, call: Call, chunks: Sequence[RangeGrid]) -> Iterator[Call]:
+        """Start every chunk of a call; yields earlier calls as they complete."""
+        last = len(chunks) - 1
+        for number, (chunk, grid) in enumerate(chunks):
             if len(self._in_flight) == self._depth:
                 yield from self.free_slot()
             slot = self._slots[self._started % self._depth]
             self._started += 1
-            self._start(PieceInFlight(slot, call, last=number == last), piece, grid)
+            self._start(ChunkInFlight(slot, call, last=number == last), chunk, grid)
             if number == 0 and not call.results:
                 self._make_outputs(call)
 
     def free_slot(self) -> Iterator[Call]:
-        """Finish the oldest piece if every slot is in use; yields its call if that is complete."""
+        """Finish the oldest chunk if every slot is in use; yields its call if that is complete."""
         if len(self._in_flight) == self._depth:
             done = self._retire_oldest()
             if done is not None:
                 yield done
 
     def flush(self) -> Iterator[Call]:
-        """Finish all pieces in flight; yields the calls as they complete."""
+        """Finish all chunks in flight; yields the calls as they complete."""
         while self._in_flight:
             done = self._retire_oldest()
             if done is not None:
                 yield done
 
     def abandon(self) -> None:
-        """Wait for all pieces in flight and discard them. The ring cannot be used afterwards."""
+        """Wait for all chunks in flight and discard them. The ring cannot be used afterwards."""
         interrupt, busy = None, True
         while busy:
             try:
@@ -114,7 +114,7 @@ class Ring:
         self._idle.wait()
 
     def _run_in_copy_thread(
-        self, work: Callable[[PieceInFlight], None], entry: PieceInFlight
+        self, work: Callable[[ChunkInFlight], None], entry: ChunkInFlight
     ) -> None:
         """Run `work` in a copy thread, unless the ring is abandoned before it starts."""
 
@@ -133,9 +133,9 @@ class Ring:
 
         self._copy_threads.hand_over(task)
 
-    def _start(self, entry: PieceInFlight, piece: Piece, grid: Grid) -> None:
+    def _start(self, entry: ChunkInFlight, chunk: ElementRange, grid: Grid) -> None:
         slot = entry.slot
-        slot.prepare(entry.call, piece, grid)
+        slot.prepare(entry.call, chunk, grid)
         self._in_flight.append(entry)
         if not self._unsubmitted and (self._depth == 1 or not slot.large_fill):
             slot.fill(entry.call)
@@ -148,8 +148,8 @@ class Ring:
         else:
             self._fill(entry)
 
-    def _fill(self, entry: PieceInFlight) -> None:
-        """Fill a piece and submit all filled pieces in order; runs in any thread."""
+    def _fill(self, entry: ChunkInFlight) -> None:
+        """Fill a chunk and submit all filled chunks in order; runs in any thread."""
         try:
             entry.slot.fill(entry.call, single_threaded=True)
         except BaseException as error:
@@ -170,7 +170,7 @@ class Ring:
                     first.submitted.set()
 
     def _retire_oldest(self) -> Call | None:
-        """Finish the oldest piece; return its call if that is now complete."""
+        """Finish the oldest chunk; return its call if that is now complete."""
         self._drain_completed()
         oldest = self._in_flight[0]
         if oldest.drained is None:
@@ -183,7 +183,7 @@ class Ring:
         return oldest.call if oldest.last else None
 
     def _drain_completed(self) -> None:
-        """Start to drain every piece that the device is done with, so that the drains overlap."""
+        """Start to drain every chunk that the device is done with, so that the drains overlap."""
         for entry in self._in_flight:
             if entry.drained is None:
                 submitted = entry.submitted is None or entry.submitted.is_set()
@@ -191,8 +191,8 @@ class Ring:
                     return
                 self._start_drain(entry)
 
-    def _start_drain(self, entry: PieceInFlight) -> None:
-        """Wait for the device and drain the piece, in a copy thread if the drain is large."""
+    def _start_drain(self, entry: ChunkInFlight) -> None:
+        """Wait for the device and drain the chunk, in a copy thread if the drain is large."""
         if entry.submitted is not None:
             entry.submitted.wait()
         if entry.error is not None:
@@ -205,8 +205,8 @@ class Ring:
         entry.drained = threading.Event()
         self._run_in_copy_thread(self._drain, entry)
 
-    def _drain(self, entry: PieceInFlight) -> None:
-        """Drain a piece; runs in a copy thread."""
+    def _drain(self, entry: ChunkInFlight) -> None:
+        """Drain a chunk; runs in a copy thread."""
         try:
             entry.slot.drain(entry.call, single_threaded=True)
         except BaseException as error:
@@ -216,11 +216,11 @@ class Ring:
             entry.drained.set()
 
 
-def run_in_slot(slot: Slot, call: Call, pieces: Sequence[PieceGrid]) -> None:
+def run_in_slot(slot: Slot, call: Call, chunks: Sequence[RangeGrid]) -> None:
     """Run one call in one slot: a ring of one slot without its overhead, for small calls."""
     try:
-        for piece, grid in pieces:
-            slot.start(call, piece, grid)
+        for chunk, grid in chunks:
+            slot.start(call, chunk, grid)
             if not call.results:
                 call.make_outputs()  # while the device works
             slot.finish(call)

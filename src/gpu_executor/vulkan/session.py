@@ -236,10 +236,10 @@ class Session:
         prepared = self.prepare(kernel, arrays, device_local, out_shape=out_shape)
         if prepared.nbytes > self._idle_memory.largest_call:
             self._idle_memory.note_call(prepared.nbytes)
-        signature, pieces = prepared.signature, prepared.pieces
+        signature, chunks = prepared.signature, prepared.chunks
         call = signature.make_call(arrays, params)
         if call.grid is not None:
-            pieces = split_call(prepared.plan, signature, self.info, call.grid)
+            chunks = split_call(prepared.plan, signature, self.info, call.grid)
         if out is not None:
             call.use_outputs(out)
         if signature.count == 0:
@@ -259,7 +259,7 @@ class Session:
             return call.result()
         slot.profile = self.profile
         try:
-            run_in_slot(slot, call, pieces)
+            run_in_slot(slot, call, chunks)
             slot.record.calls += 1
             slot.record.elements += signature.count
         finally:
@@ -302,7 +302,7 @@ class Session:
         with self._counting:
             self._record.calls += 1
             self._record.elements += signature.count
-            self._record.pieces += 1
+            self._record.chunks += 1
         if targets:
             fetched = [array.numpy() for array in call.results]
             for target, array in zip(targets, fetched, strict=True):
@@ -360,7 +360,7 @@ class Session:
     ) -> Generator[Call, None, None]:
         """Run calls as they come; yields each when it is done.
 
-        No call may have larger pieces than `prepared`. `check_start` is called before a call
+        No call may have larger chunks than `prepared`. `check_start` is called before a call
         starts, when the calls before it that had to be done first were yielded. `make_outputs`
         makes the arrays of results that are not recycled.
         """
@@ -375,8 +375,8 @@ class Session:
             ring = Ring(slots, self.resources.copy_threads, make_outputs)
             try:
                 for call in calls:
-                    pieces = (
-                        prepared.pieces
+                    chunks = (
+                        prepared.chunks
                         if call.signature is signature and call.grid is None
                         else split_call(plan, call.signature, self.info, call.grid)
                     )
@@ -392,7 +392,7 @@ class Session:
                         check_start(call)
                     slots[0].record.calls += 1
                     slots[0].record.elements += call.signature.count
-                    yield from ring.feed(call, pieces)
+                    yield from ring.feed(call, chunks)
                 yield from ring.flush()
             except BaseException:
                 if not self.forked:
@@ -551,7 +551,7 @@ class Session:
             device=self.info.name,
             calls=total.calls,
             elements=total.elements,
-            pieces=total.pieces,
+            chunks=total.chunks,
             dispatches=self.device_memory.dispatches,
             calls_by_path=dict(sorted(by_path.items())),
             seconds_by_stage=total.seconds(),

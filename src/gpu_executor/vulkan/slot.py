@@ -22,12 +22,12 @@ from gpu_executor.common.lru import LruCache
 from gpu_executor.errors import DeviceLostError, GpuError
 from gpu_executor.kernel import Grid
 from gpu_executor.kernel.parameters import NO_VALUES, ParameterValues
-from gpu_executor.plan import Piece, QueueUse
+from gpu_executor.plan import ElementRange, QueueUse
 from gpu_executor.telemetry.stages import StageCounters
 from gpu_executor.vulkan.call_binder import make_dispatch
-from gpu_executor.vulkan.copy_threads import Part
+from gpu_executor.vulkan.copy_threads import Segment
 from gpu_executor.vulkan.device_storage import make_range_error
-from gpu_executor.vulkan.mapped_arrays import BufferRanges, offset_to_piece
+from gpu_executor.vulkan.mapped_arrays import BufferRanges, offset_to_chunk
 from gpu_executor.vulkan.profile import Profile, StageTimestamps
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.slot_buffers import SlotBuffers, SlotLayout
@@ -57,17 +57,17 @@ class Slot:
         """Counters and stage times of this slot; its users update them too."""
         self._device, self._copy_threads = resources.device, resources.copy_threads
         self._recordings: LruCache[Hashable, SlotCommands] = LruCache()
-        self._recording, self._piece = NO_RECORDING, Piece(0, 0)
-        """The recording and the piece that the slot was prepared for last."""
+        self._recording, self._chunk = NO_RECORDING, ElementRange(0, 0)
+        """The recording and the chunk that the slot was prepared for last."""
         self._submitted = 0
         """How many submissions of the recording the device has, or may have."""
-        self._may_have_parts = False
-        """Whether the device may have parts of a fill, and not the submissions after them."""
+        self._may_have_segments = False
+        """Whether the device may have segments of a fill, and not the submissions after them."""
         self._call: Call | None = None
         """Keeps the arrays alive that the device may still use."""
         self.profile: Profile | None = None
         """Where spans are written, if the layout is profiled and a profile is active."""
-        self._piece_number = 0
+        self._chunk_number = 0
         self._tracks = TRACKS[layout.queues]
         with contextlib.ExitStack() as undo:
             with self.record.stage("pipeline"):
@@ -101,17 +101,17 @@ class Slot:
         buffer_ranges: BufferRanges | None = None,
         values: ParameterValues = NO_VALUES,
         *,
-        in_parts: bool = False,
+        in_segments: bool = False,
     ) -> SlotCommands:
         """Return the commands for `count` elements and those ranges; record them if not cached.
 
-        `values` has parameters that are pushed: other values are other commands. `in_parts` lets
-        the device copy a large fill in parts.
+        `values` has parameters that are pushed: other values are other commands. `in_segments` lets
+        the device copy a large fill in segments.
         """
-        key: Hashable = (count, grid, in_parts)
+        key: Hashable = (count, grid, in_segments)
         is_special = buffer_ranges is not None or values.push or values.given_count
         if is_special:
-            key = (count, grid, in_parts, buffer_ranges, values.push, values.given_count)
+            key = (count, grid, in_segments, buffer_ranges, values.push, values.given_count)
         known = self._recordings.get(key)
         if known is None:
             with self.record.stage("recording"):
@@ -129,7 +129,7 @@ class Slot:
                 evicted = self._recordings.evict(MAX_RECORDINGS - 1)
                 oldest = evicted[0] if evicted else None
                 known = self._recorder.record(
-                    dispatch, count, buffer_ranges, oldest, in_parts=in_parts
+                    dispatch, count, buffer_ranges, oldest, in_segments=in_segments
                 )
                 self._recordings[key] = known
             self.record.recordings += 1
@@ -137,55 +137,57 @@ class Slot:
             self._recordings.move_to_end(key)
         return known
 
-    def start(self, call: Call, piece: Piece, grid: Grid) -> None:
-        """Fill the slot with a piece of the call and submit it; returns without waiting.
+    def start(self, call: Call, chunk: ElementRange, grid: Grid) -> None:
+        """Fill the slot with a chunk of the call and submit it; returns without waiting.
 
-        The device copies the first parts of a large fill while threads fill the next ones.
+        The device copies the first segments of a large fill while threads fill the next ones.
         """
-        self.prepare(call, piece, grid, in_parts=self._timestamps is None)
-        if self._recording.parts:
-            self._fill_parts(call)
+        self.prepare(call, chunk, grid, in_segments=self._timestamps is None)
+        if self._recording.segments:
+            self._fill_segments(call)
         else:
             self.fill(call)
         self.submit()
 
     def finish(self, call: Call, *, spin: bool = True) -> None:
-        """Wait for the piece that was started last, and drain it."""
+        """Wait for the chunk that was started last, and drain it."""
         self.wait(spin=spin)
         self.drain(call)
 
-    def prepare(self, call: Call, piece: Piece, grid: Grid, *, in_parts: bool = False) -> None:
-        """Find or record the commands for a piece of the call.
+    def prepare(
+        self, call: Call, chunk: ElementRange, grid: Grid, *, in_segments: bool = False
+    ) -> None:
+        """Find or record the commands for a chunk of the call.
 
-        The call owns the slot from now on. `in_parts` is for `start` alone, which submits the parts
-        of a large fill.
+        The call owns the slot from now on. `in_segments` is for `start` alone, which submits the
+        segments of a large fill.
         """
-        if self._submitted or self._may_have_parts:
+        if self._submitted or self._may_have_segments:
             self.abandon()  # left in flight by a call that was interrupted twice
         self._call = call
         buffer_ranges = (
             None
             if call.buffer_ranges is None
-            else offset_to_piece(call.buffer_ranges, call.signature, piece)
+            else offset_to_chunk(call.buffer_ranges, call.signature, chunk)
         )
         values = call.values
         if self._params_binding is not None:
             self._recording = self.find_recording(
-                piece.count, grid, buffer_ranges, in_parts=in_parts
+                chunk.count, grid, buffer_ranges, in_segments=in_segments
             )
             layout = self.layout
             self._buffers.write_push(
-                layout.kernel.compose_push(piece.count, layout.shape_words, values)
+                layout.kernel.compose_push(chunk.count, layout.shape_words, values)
             )
         else:
             self._recording = self.find_recording(
-                piece.count, grid, buffer_ranges, values, in_parts=in_parts
+                chunk.count, grid, buffer_ranges, values, in_segments=in_segments
             )
-        self._piece = piece
+        self._chunk = chunk
         if values.uniform:
             self._buffers.write_uniform(values.uniform)
         if self.profile is not None:
-            self._piece_number = self.profile.next_piece()
+            self._chunk_number = self.profile.next_chunk()
 
     @property
     def large_fill(self) -> bool:
@@ -198,7 +200,7 @@ class Slot:
         return self._recording.large_drain
 
     def fill(self, call: Call, *, single_threaded: bool = False) -> None:
-        """Copy the piece's inputs into mapped memory.
+        """Copy the chunk's inputs into mapped memory.
 
         `single_threaded` does not use the copy threads.
         """
@@ -206,7 +208,7 @@ class Slot:
         if not recording.fill_bytes:
             return
         begun = perf_counter_ns()
-        pairs = _pair_views(recording.fills, call.inputs, call, self._piece)
+        pairs = _pair_views(recording.fills, call.inputs, call, self._chunk)
         if single_threaded or not recording.large_fill:
             for target, source in pairs:
                 if target is not None:
@@ -218,25 +220,25 @@ class Slot:
         end = perf_counter_ns()
         self.record.upload += end - begun
         if self.profile is not None and self._timestamps is not None:
-            self.profile.add_host_span("fill", begun, end, self._piece_number)
+            self.profile.add_host_span("fill", begun, end, self._chunk_number)
 
-    def _fill_parts(self, call: Call) -> None:
-        """Copy the piece's inputs into mapped memory in parts, and submit the copy of each."""
+    def _fill_segments(self, call: Call) -> None:
+        """Copy the chunk's inputs into mapped memory in segments, and submit the copy of each."""
         recording, begun = self._recording, perf_counter_ns()
         timeline, _ = recording.submissions[0]
-        self._may_have_parts = True
-        parts: list[Part] = []
-        for part in recording.parts:
-            start = self._piece.start + part.start
-            source = call.inputs[part.argument][start : start + len(part.view)]
-            parts.append(
-                ([(part.view, source)], functools.partial(timeline.submit, part.submission))
+        self._may_have_segments = True
+        segments: list[Segment] = []
+        for segment in recording.segments:
+            start = self._chunk.start + segment.start
+            source = call.inputs[segment.argument][start : start + len(segment.view)]
+            segments.append(
+                ([(segment.view, source)], functools.partial(timeline.submit, segment.submission))
             )
-        self._copy_threads.copy_parts(parts)
+        self._copy_threads.copy_segments(segments)
         self.record.upload += perf_counter_ns() - begun
 
     def submit(self) -> None:
-        """Submit the piece to the device."""
+        """Submit the chunk to the device."""
         if self._timestamps is not None:
             self._timestamps.reset()
         for timeline, submission in self._recording.submissions:
@@ -259,26 +261,26 @@ class Slot:
             timeline, submission = self._recording.submissions[self._submitted - 1]
             timeline.wait(submission, spin_ns=SPIN_NS if spin else 0)
             self.record.compute += perf_counter_ns() - begun
-        elif self._may_have_parts:
+        elif self._may_have_segments:
             timeline, _ = self._recording.submissions[0]
-            for part in self._recording.parts:
-                timeline.wait(part.submission)
-        self._submitted, self._may_have_parts, self._call = 0, False, None
+            for segment in self._recording.segments:
+                timeline.wait(segment.submission)
+        self._submitted, self._may_have_segments, self._call = 0, False, None
 
     def drain(self, call: Call, *, single_threaded: bool = False) -> None:
-        """Copy the piece's outputs to the caller's arrays.
+        """Copy the chunk's outputs to the caller's arrays.
 
         Raises `ElementRangeError` if the kernel reported one.
         """
-        recording, piece = self._recording, self._piece
+        recording, chunk = self._recording, self._chunk
         begun = perf_counter_ns()
         code = self._buffers.take_status()
         if code is not None:
-            raise make_range_error(self.layout.kernel, code, piece.start, call.job)
+            raise make_range_error(self.layout.kernel, code, chunk.start, call.job)
         if not self._buffers.coherent:
             self._buffers.make_outputs_visible(self._device)
         if recording.drain_bytes:
-            pairs = _pair_views(recording.drains, call.outputs, call, piece)
+            pairs = _pair_views(recording.drains, call.outputs, call, chunk)
             if single_threaded or not recording.large_drain:
                 for source, target in pairs:
                     if source is not None:
@@ -288,18 +290,18 @@ class Slot:
                 self._copy_threads.copy(among)
         end = perf_counter_ns()
         self.record.download += end - begun
-        self.record.pieces += 1
+        self.record.chunks += 1
         if self.profile is not None and self._timestamps is not None:
-            self.profile.add_host_span("drain", begun, end, self._piece_number)
+            self.profile.add_host_span("drain", begun, end, self._chunk_number)
             self.profile.add_device_spans(
-                self._timestamps.read_spans(self._tracks), self._piece_number
+                self._timestamps.read_spans(self._tracks), self._chunk_number
             )
 
     def abandon(self) -> None:
         """Wait for what was submitted, and discard it together with the status word."""
         with contextlib.suppress(DeviceLostError):  # a lost device runs nothing any more
             self.wait()
-        self._submitted, self._may_have_parts, self._call = 0, False, None
+        self._submitted, self._may_have_segments, self._call = 0, False, None
         self._buffers.take_status()
 
     def close(self) -> None:
@@ -312,15 +314,15 @@ class Slot:
 
 
 def _pair_views(
-    views: Sequence[Array | None], arrays: Sequence[Array], call: Call, piece: Piece
+    views: Sequence[Array | None], arrays: Sequence[Array], call: Call, chunk: ElementRange
 ) -> Iterable[tuple[Array | None, Array]]:
     """Pair each view of mapped memory with the caller's part of its array.
 
     The view is None for an array that is used where it is.
     """
-    if piece.count == call.signature.count:
+    if chunk.count == call.signature.count:
         return zip(views, arrays)  # noqa: B905 - on the path of every call
-    start, end = piece.start, piece.start + piece.count
+    start, end = chunk.start, chunk.start + chunk.count
     return [
         (view, array if view is None else array[start:end])
         for view, array in zip(views, arrays, strict=True)

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from gpu_executor.calls.call import Array
 from gpu_executor.common.lean_dataclass import dataclass
-from gpu_executor.plan import Piece
+from gpu_executor.plan import ElementRange
 from gpu_executor.plan.calibration import (
     LARGE_COPY_BYTES,
-    MAX_FILL_BYTES_IN_PARTS,
-    MIN_FILL_BYTES_IN_PARTS,
+    MAX_FILL_BYTES_IN_SEGMENTS,
+    MIN_FILL_BYTES_IN_SEGMENTS,
 )
 from gpu_executor.vulkan.binding import Handle, vk
 from gpu_executor.vulkan.bound_steps import (
@@ -23,7 +23,7 @@ from gpu_executor.vulkan.bound_steps import (
     WriteTimestamp,
     record_steps,
 )
-from gpu_executor.vulkan.call_binder import bind_piece
+from gpu_executor.vulkan.call_binder import bind_range
 from gpu_executor.vulkan.commands import COPIES, HOST, KERNELS, CommandPool, Copy, Recorder
 from gpu_executor.vulkan.descriptors import DescriptorSet
 from gpu_executor.vulkan.mapped_arrays import BufferRanges
@@ -33,12 +33,12 @@ from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.slot_buffers import SlotBuffers, SlotLayout, SlotMemory, pair_ranges
 from gpu_executor.vulkan.timeline import Submission, Timeline
 
-FILL_PART_BYTES = 1 << 20
-"""About the bytes of a part of a fill."""
+FILL_SEGMENT_BYTES = 1 << 20
+"""About the bytes of a segment of a fill."""
 
 
 @dataclass(frozen=True, slots=True)
-class FillPart:
+class FillSegment:
     """Elements of one input that the device copies in as soon as the host has filled them."""
 
     argument: int
@@ -63,7 +63,7 @@ class SlotCommands:
     descriptors: DescriptorSet | None = None
     fill_bytes: int = 0
     drain_bytes: int = 0
-    parts: Sequence[FillPart] = ()
+    segments: Sequence[FillSegment] = ()
     """All that the host fills, where it is copied in before the other commands are submitted."""
 
     @property
@@ -80,8 +80,8 @@ class SlotCommands:
 SlotStep = BoundStep[SlotMemory]
 
 
-class PieceSteps(NamedTuple):
-    """The steps of one piece: copies in, fills and a dispatch, copies out."""
+class ChunkSteps(NamedTuple):
+    """The steps of one chunk: copies in, fills and a dispatch, copies out."""
 
     uploads: Sequence[SlotStep]
     copied: Sequence[SlotStep]
@@ -127,26 +127,26 @@ class SlotRecorder:
         buffer_ranges: BufferRanges | None,
         oldest: SlotCommands | None,
         *,
-        in_parts: bool = False,
+        in_segments: bool = False,
     ) -> SlotCommands:
         """Record the commands of a dispatch on `count` elements.
 
-        The command buffers of `oldest` are recorded again. `in_parts` lets the device copy a large
-        fill in parts.
+        The command buffers of `oldest` are recorded again. `in_segments` lets the device copy a
+        large fill in segments.
         """
         if oldest is not None:
             self.release(oldest)
             for timeline, submission in oldest.submissions:
                 spare = self._spare if timeline is self._compute else self._spare_copies
                 spare.append(submission.commands)
-            self._spare += [part.submission.commands for part in oldest.parts]
+            self._spare += [segment.submission.commands for segment in oldest.segments]
         operands, layout = self._buffers.operands, self._layout
         ranges = pair_ranges(layout.operands, buffer_ranges)
         moved = None if dispatch.kernel.split == "whole" else count
         pairs = list(zip(operands, ranges, strict=True))
-        work = bind_piece(
+        work = bind_range(
             dispatch,
-            Piece(0, count),
+            ElementRange(0, count),
             [(each.operand, each.locate(own)) for each, own in pairs],
             self._buffers.hidden,
             layout.scratch_bytes,
@@ -170,18 +170,18 @@ class SlotRecorder:
             for each, own in pairs
             if each.operand.is_output
         ]
-        parts: list[FillPart] = []
+        segments: list[FillSegment] = []
         copied = [copy for _, _, copy in staged]
         nbytes = sum(view.nbytes for _, view, _ in staged)
-        large = MIN_FILL_BYTES_IN_PARTS <= nbytes <= MAX_FILL_BYTES_IN_PARTS
-        if in_parts and large and self._copies is None:
-            parts = [part for each in staged for part in self._record_parts(*each)]
+        large = MIN_FILL_BYTES_IN_SEGMENTS <= nbytes <= MAX_FILL_BYTES_IN_SEGMENTS
+        if in_segments and large and self._copies is None:
+            segments = [segment for each in staged for segment in self._record_segments(*each)]
         else:
             uploads = copied + uploads
             copied = []
         descriptors = self._descriptors.allocate(dispatch.set_layout, work[-1].bindings)
         try:
-            steps = PieceSteps(
+            steps = ChunkSteps(
                 uploads, copied, work, [copy for copy in downloads if copy is not None]
             )
             resolved = ResolvedDispatch(
@@ -205,7 +205,7 @@ class SlotRecorder:
             descriptors,
             _count_bytes(filled),
             _count_bytes(drained),
-            parts,
+            segments,
         )
 
     def release(self, recording: SlotCommands) -> None:
@@ -216,17 +216,17 @@ class SlotRecorder:
     def close(self) -> None:
         self._undo.close()
 
-    def _record_parts(self, argument: int, view: Array, step: SlotStep) -> Iterator[FillPart]:
-        """Record the copy of one input in parts of about FILL_PART_BYTES, each by itself.
+    def _record_segments(self, argument: int, view: Array, step: SlotStep) -> Iterator[FillSegment]:
+        """Record the copy of one input in segments of about FILL_SEGMENT_BYTES, each by itself.
 
         They are in submission order before the dispatch, whose barrier waits for them.
         """
         copy = step.work
         assert isinstance(copy, Copy)
         element = view.nbytes // max(len(view), 1)
-        length = max(FILL_PART_BYTES // max(element, 1), 1)
+        length = max(FILL_SEGMENT_BYTES // max(element, 1), 1)
         for start in range(0, len(view), length):
-            part, offset = view[start : start + length], start * element
+            segment, offset = view[start : start + length], start * element
             commands = self._allocate_commands()
             with Recorder(commands) as recorder:
                 recorder.copy(
@@ -235,11 +235,11 @@ class SlotRecorder:
                             copy,
                             source_offset=copy.source_offset + offset,
                             target_offset=copy.target_offset + offset,
-                            nbytes=len(part) * element,
+                            nbytes=len(segment) * element,
                         )
                     ]
                 )
-            yield FillPart(argument, start, part, self._compute.prepare(commands))
+            yield FillSegment(argument, start, segment, self._compute.prepare(commands))
 
     def _allocate_commands(self) -> Handle:
         return self._spare.pop() if self._spare else self._pool.allocate()
@@ -248,7 +248,7 @@ class SlotRecorder:
         return self._spare_copies.pop() if self._spare_copies else copies.allocate()
 
     def _record_one_queue(
-        self, steps: PieceSteps, resolved: ResolvedDispatch
+        self, steps: ChunkSteps, resolved: ResolvedDispatch
     ) -> list[tuple[Timeline, Submission]]:
         """Record everything in one command buffer for one queue."""
         commands, mark = self._allocate_commands(), self._mark
@@ -264,7 +264,7 @@ class SlotRecorder:
         return [(self._compute, self._compute.prepare(commands))]
 
     def _record_three_queues(
-        self, steps: PieceSteps, resolved: ResolvedDispatch, copies: CommandPool
+        self, steps: ChunkSteps, resolved: ResolvedDispatch, copies: CommandPool
     ) -> list[tuple[Timeline, Submission]]:
         """Record copy in, if there is any, dispatch and copy out for three queues, ordered by
         semaphores."""

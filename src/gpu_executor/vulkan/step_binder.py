@@ -31,7 +31,7 @@ from gpu_executor.kernels.catalogue import (
     copy_kernel,
     strided_copy_kernel,
 )
-from gpu_executor.plan import CallPlan, Piece
+from gpu_executor.plan import CallPlan, ElementRange
 from gpu_executor.plan.splitter import DispatchParts, split_call, split_copy
 from gpu_executor.vulkan.bound_steps import BoundStep, CallDispatch, Write
 from gpu_executor.vulkan.call_binder import (
@@ -39,7 +39,7 @@ from gpu_executor.vulkan.call_binder import (
     BufferOffset,
     HiddenBuffer,
     HiddenUse,
-    bind_piece,
+    bind_range,
     list_hidden_buffers,
     list_outputs_over_inputs,
     make_dispatch,
@@ -97,7 +97,7 @@ class StepBinder:
         """The bytes that the steps bound last need at once."""
         self._alignment = device.info.limits.buffer_offset_alignment
         self._max_binding_bytes = device.info.limits.max_storage_buffer_range
-        self._dispatches: dict[Hashable, tuple[tuple[Piece, CallDispatch], ...]] = {}
+        self._dispatches: dict[Hashable, tuple[tuple[ElementRange, CallDispatch], ...]] = {}
         """The dispatches of earlier calls; a signature has one plan on a device."""
         self._simple: dict[Hashable, CallDispatch] = {}
         """Those of simple calls (`_is_simple`)."""
@@ -239,7 +239,7 @@ class StepBinder:
     # --- calls ---
 
     def _bind_call(self, step: CallStep, bound: list[StreamStep]) -> None:
-        """Bind a call in pieces that the device can bind, each as one dispatch."""
+        """Bind a call in parts that the device can bind, each as one dispatch."""
         call, signature, kernel = step.call, step.call.signature, step.call.signature.kernel
         may_bind = not call.in_place or kernel.always_in_place
         if self._simple and may_bind and self._bind_simple_call(step, bound):
@@ -249,13 +249,13 @@ class StepBinder:
         arguments = [(each.operand, _locate(each.storage, each.array.offset)) for each in operands]
         hidden = self._make_hidden(call, bound) if kernel.has_hidden_buffers else {}
         checks: list[StatusCheck] = []
-        for piece, dispatch in self._find_dispatches(step):
+        for part, dispatch in self._find_dispatches(step):
             check = None
             if kernel.status:
-                check = StatusCheck.of_range(self._memory, kernel, piece.start)
+                check = StatusCheck.of_range(self._memory, kernel, part.start)
                 hidden["status"] = _bind_status(check)
                 checks.append(check)
-            bound += bind_piece(dispatch, piece, arguments, hidden, signature.scratch_bytes, check)
+            bound += bind_range(dispatch, part, arguments, hidden, signature.scratch_bytes, check)
         for each in operands:
             if each.operand.is_input and each.storage.checks:
                 checks += each.storage.checks
@@ -319,8 +319,8 @@ class StepBinder:
         self._note_call(total)
         return operands
 
-    def _find_dispatches(self, step: CallStep) -> tuple[tuple[Piece, CallDispatch], ...]:
-        """Return the pieces of a call with their dispatches, made at the first such call."""
+    def _find_dispatches(self, step: CallStep) -> tuple[tuple[ElementRange, CallDispatch], ...]:
+        """Return the parts of a call with their dispatches, made at the first such call."""
         call, plan, signature = step.call, step.plan, step.call.signature
         key = signature, call.values.push, call.values.given_count, call.grid
         found = self._dispatches.get(key)
@@ -328,8 +328,8 @@ class StepBinder:
             kernel, sizes = signature.kernel, (plan.work_group, plan.per_invocation)
             words, values = signature.shape_words, call.values
             found = tuple(
-                (piece, make_dispatch(kernel, sizes, piece.count, grid, words, values))
-                for piece, grid in split_call(plan, signature, self._info, call.grid)
+                (part, make_dispatch(kernel, sizes, part.count, grid, words, values))
+                for part, grid in split_call(plan, signature, self._info, call.grid)
             )
             remember(self._dispatches, key, found, MAX_DISPATCHES)
             if len(found) == 1 and _is_simple(signature):
@@ -339,13 +339,13 @@ class StepBinder:
     def _make_hidden(
         self, call: Call, bound: list[StreamStep]
     ) -> dict[HiddenUse, HiddenBuffer[VulkanStorage]]:
-        """Make the scratch buffer and the uniform buffer of a call, if it has them. Its pieces have
+        """Make the scratch buffer and the uniform buffer of a call, if it has them. Its parts have
         one scratch buffer, which each of them fills, and status words of their own."""
         kernel, values = call.signature.kernel, call.values
         hidden: dict[HiddenUse, HiddenBuffer[VulkanStorage]] = {}
         for use, nbytes in list_hidden_buffers(kernel, call.signature.scratch_bytes).items():
             if use == "status":
-                hidden[use] = NO_STATUS_YET  # each piece has another one, in this order
+                hidden[use] = NO_STATUS_YET  # each part has another one, in this order
                 continue
             storage = self.find_storage(self._device.empty((nbytes,), np.dtype(np.uint8)))
             hidden[use] = HiddenBuffer(*_locate(storage)[:3], nbytes, storage)
@@ -372,7 +372,7 @@ class StepBinder:
 
         Devices round the size of a binding up to four bytes when they check accesses, so a kernel
         could write behind a part of an array whose size is not a multiple of four. `limit` is the
-        largest size of a piece.
+        largest size of a part.
         """
         nbytes = array.nbytes if limit is None else min(limit, array.nbytes)
         if nbytes > self._max_binding_bytes:
@@ -488,7 +488,7 @@ class StepBinder:
 
 
 def _is_simple(signature: Signature) -> bool:
-    """Whether calls of one piece need nothing but a dispatch on their arrays."""
+    """Whether calls of one part need nothing but a dispatch on their arrays."""
     kernel = signature.kernel
     return (
         kernel.split == "elements"

@@ -1,9 +1,9 @@
 """Transfers between NumPy arrays and device arrays.
 
 `Upload` copies to the device, in the order of the command stream. A small array becomes part of the
-commands. A larger one goes through staging memory in parts: the device copies one part while the
-host fills the next, and the caller goes on before the device has copied the last parts. Only an
-array in mapped memory is waited for.
+commands. A larger one goes through staging memory in segments: the device copies one segment while
+the host fills the next, and the caller goes on before the device has copied the last segments. Only
+an array in mapped memory is waited for.
 
 `Readback` copies from the device, in the same order, and waits for the result.
 
@@ -47,18 +47,19 @@ from gpu_executor.vulkan.memory import (
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.timeline import FETCH_SPIN_NS, Submission, Timeline
 
-PART_BYTES = 32 << 20
-PARTS_IN_FLIGHT = 2
-"""In each direction. All threads share the copy of a part. 128 MiB to an NVIDIA H200 took 3.6 ms in
-parts of 32 MiB, 4.0 ms in parts of 16 MiB and 7.8 ms in parts of 8 MiB; on another host the way
-there and back took 8.0 ms, and 9.9 ms in parts of 4 MiB that one thread each fills and submits."""
-MAX_STAGING_BYTES = PARTS_IN_FLIGHT * PART_BYTES
+SEGMENT_BYTES = 32 << 20
+SEGMENTS_IN_FLIGHT = 2
+"""In each direction. All threads share the copy of a segment. 128 MiB to an NVIDIA H200 took 3.6 ms
+in segments of 32 MiB, 4.0 ms in segments of 16 MiB and 7.8 ms in segments of 8 MiB; on another host
+the way there and back took 8.0 ms, and 9.9 ms in segments of 4 MiB that one thread each fills and
+submits."""
+MAX_STAGING_BYTES = SEGMENTS_IN_FLIGHT * SEGMENT_BYTES
 """Staging memory of one transfer."""
 BYTES = ElementType(np.dtype(np.uint8))
 
 
-class StagingPart:
-    """Mapped memory for one part of a transfer; it returns to the pool with this object."""
+class StagingSegment:
+    """Mapped memory for one segment of a transfer; it returns to the pool with this object."""
 
     __slots__ = ("__weakref__", "allocation")
 
@@ -78,9 +79,9 @@ def flatten(array: Array) -> Array:
     return np.ascontiguousarray(array, to_native(array.dtype)).reshape(-1).view(np.uint8)
 
 
-def split_parts(flat: Array) -> list[Array]:
-    """An array of bytes, in parts of at most PART_BYTES."""
-    return [flat[start : start + PART_BYTES] for start in range(0, len(flat), PART_BYTES)]
+def split_segments(flat: Array) -> list[Array]:
+    """An array of bytes, in segments of at most SEGMENT_BYTES."""
+    return [flat[start : start + SEGMENT_BYTES] for start in range(0, len(flat), SEGMENT_BYTES)]
 
 
 def find_mapped_copy(
@@ -103,8 +104,8 @@ class Upload:
     ) -> None:
         self._memory, self._copy_threads = resources.memory, resources.copy_threads
         self._mapped, self._stream, self._readback = mapped, stream, readback
-        self._parts: weakref.WeakSet[StagingPart] = weakref.WeakSet()
-        """Parts that the host fills or the device reads."""
+        self._segments: weakref.WeakSet[StagingSegment] = weakref.WeakSet()
+        """Segments that the host fills or the device reads."""
 
     def copy(self, array: Array, storage: VulkanStorage, *, borrow: bool = False) -> None:
         """Copy an array to device memory.
@@ -129,16 +130,17 @@ class Upload:
                 self._readback.copy(copy, (array, storage, imported))
             return
         offset = target.offset
-        # One part alone is filled in device memory: no copy of another part overlaps with its fill.
-        is_one = array.nbytes <= PART_BYTES
+        # One segment alone is filled in device memory: no copy of another segment overlaps with its
+        # fill.
+        is_one = array.nbytes <= SEGMENT_BYTES
         purpose = self._memory.input_purpose if is_one else Purpose.UPLOAD
-        for part in split_parts(flatten(array)):
-            staging = self._allocate_part(len(part), purpose)
-            self._copy_threads.copy([(staging.view(len(part)), part)])
+        for segment in split_segments(flatten(array)):
+            staging = self._allocate_segment(len(segment), purpose)
+            self._copy_threads.copy([(staging.view(len(segment)), segment)])
             source = staging.allocation
-            copy = Copy(source.buffer, source.offset, target.buffer, offset, len(part))
+            copy = Copy(source.buffer, source.offset, target.buffer, offset, len(segment))
             self._stream.copy(copy, storage, staging)
-            offset += len(part)
+            offset += len(segment)
 
     def can_fill(self, array: Array) -> bool:
         """Whether the host writes an array to device memory by itself: where it can, and the array
@@ -150,13 +152,14 @@ class Upload:
         submitted later see it."""
         self._copy_threads.copy([(mapped_view(target, 0, array.nbytes, BYTES), flatten(array))])
 
-    def _allocate_part(self, nbytes: int, purpose: Purpose) -> StagingPart:
-        """Another part; with PARTS_IN_FLIGHT in flight it waits until the device has read one."""
-        while len(self._parts) >= PARTS_IN_FLIGHT and self._stream.wait_for_oldest():
+    def _allocate_segment(self, nbytes: int, purpose: Purpose) -> StagingSegment:
+        """Another segment; with SEGMENTS_IN_FLIGHT in flight it waits until the device has read
+        one."""
+        while len(self._segments) >= SEGMENTS_IN_FLIGHT and self._stream.wait_for_oldest():
             pass
-        part = StagingPart(self._memory, self._stream, purpose, nbytes)
-        self._parts.add(part)
-        return part
+        segment = StagingSegment(self._memory, self._stream, purpose, nbytes)
+        self._segments.add(segment)
+        return segment
 
 
 @dataclass(slots=True, eq=False)
@@ -192,24 +195,24 @@ class Readback:
             self._finish(in_flight)
 
     def fetch(self, source: Allocation, offset: int, target: Array, storage: object) -> None:
-        """Copy device memory from byte `offset` of its buffer to an array of bytes, in parts."""
-        started: deque[tuple[_CopyInFlight, StagingPart, Array]] = deque()
+        """Copy device memory from byte `offset` of its buffer to an array of bytes, in segments."""
+        started: deque[tuple[_CopyInFlight, StagingSegment, Array]] = deque()
         with self._lock:
-            parts = split_parts(target)
-            stagings = self._allocate_parts(parts)
-            for number, part in enumerate(parts):
+            segments = split_segments(target)
+            stagings = self._allocate_segments(segments)
+            for number, segment in enumerate(segments):
                 if number < len(stagings):
                     in_flight, staging = self._acquire_copy(number), stagings[number]
                 else:
                     in_flight, staging, earlier = started.popleft()
                     self._drain(in_flight, staging, earlier)
                 to = staging.allocation
-                copy = Copy(source.buffer, offset, to.buffer, to.offset, len(part))
+                copy = Copy(source.buffer, offset, to.buffer, to.offset, len(segment))
                 self._start(in_flight, copy, (staging, storage))
-                started.append((in_flight, staging, part))
-                offset += len(part)
-            for in_flight, staging, part in started:
-                self._drain(in_flight, staging, part)
+                started.append((in_flight, staging, segment))
+                offset += len(segment)
+            for in_flight, staging, segment in started:
+                self._drain(in_flight, staging, segment)
 
     def release_completed(self) -> None:
         """Release what completed but interrupted copies keep alive.
@@ -267,20 +270,22 @@ class Readback:
         self._timeline.wait(in_flight.submission, spin_ns=FETCH_SPIN_NS)
         in_flight.keep_alive = ()
 
-    def _drain(self, in_flight: _CopyInFlight, staging: StagingPart, part: Array) -> None:
-        """Wait for a copy and move its part from staging memory to the caller's array."""
+    def _drain(self, in_flight: _CopyInFlight, staging: StagingSegment, segment: Array) -> None:
+        """Wait for a copy and move its segment from staging memory to the caller's array."""
         self._finish(in_flight)
         block = staging.allocation.block
         if not block.coherent:
             invalidate_block(self._device, block)
-        self._copy_threads.copy([(part, staging.view(len(part)))])
+        self._copy_threads.copy([(segment, staging.view(len(segment)))])
 
-    def _allocate_parts(self, parts: Sequence[Array]) -> list[StagingPart]:
-        """Staging memory for PARTS_IN_FLIGHT parts; for fewer if memory is short."""
-        made: list[StagingPart] = []
-        for part in parts[:PARTS_IN_FLIGHT]:
+    def _allocate_segments(self, segments: Sequence[Array]) -> list[StagingSegment]:
+        """Staging memory for SEGMENTS_IN_FLIGHT segments; for fewer if memory is short."""
+        made: list[StagingSegment] = []
+        for segment in segments[:SEGMENTS_IN_FLIGHT]:
             try:
-                made.append(StagingPart(self._memory, self._stream, Purpose.READBACK, len(part)))
+                made.append(
+                    StagingSegment(self._memory, self._stream, Purpose.READBACK, len(segment))
+                )
             except OutOfMemoryError:
                 if not made:
                     raise
@@ -295,7 +300,7 @@ class _UploadInFlight:
 
     commands: Handle
     submission: Submission
-    staging: StagingPart | None = None
+    staging: StagingSegment | None = None
     mapped: tuple[Copy, object] | None = None
 
 
@@ -324,7 +329,7 @@ class ConcurrentUpload:
             arrival = self._arrival or self._open()
             try:
                 if mapped is None:
-                    self._copy_parts(array, target)
+                    self._copy_segments(array, target)
                 else:
                     self._copies[0].mapped = mapped
                     self._start(self._copies[0], mapped[0])
@@ -347,7 +352,7 @@ class ConcurrentUpload:
     def _open(self) -> Submission:
         pool = CommandPool(self._device, self._queue.family)
         self._opened.callback(pool.close)
-        made = [pool.allocate() for _ in range(PARTS_IN_FLIGHT)]
+        made = [pool.allocate() for _ in range(SEGMENTS_IN_FLIGHT)]
         self._copies = [_UploadInFlight(each, self._queue.prepare(each)) for each in made]
         waiting = CommandPool(self._device, self._compute.family)
         self._opened.callback(waiting.close)
@@ -359,19 +364,21 @@ class ConcurrentUpload:
         self._arrival = self._compute.prepare(nothing, after, stage)
         return self._arrival
 
-    def _copy_parts(self, array: Array, target: Allocation) -> None:
+    def _copy_segments(self, array: Array, target: Allocation) -> None:
         offset = target.offset
-        for number, part in enumerate(split_parts(flatten(array))):
-            each = self._copies[number % PARTS_IN_FLIGHT]
+        for number, segment in enumerate(split_segments(flatten(array))):
+            each = self._copies[number % SEGMENTS_IN_FLIGHT]
             if each.staging is None:
-                each.staging = StagingPart(self._memory, self._stream, Purpose.UPLOAD, len(part))
+                each.staging = StagingSegment(
+                    self._memory, self._stream, Purpose.UPLOAD, len(segment)
+                )
             else:
                 self._queue.wait(each.submission)
-            self._copy_threads.copy([(each.staging.view(len(part)), part)])
+            self._copy_threads.copy([(each.staging.view(len(segment)), segment)])
             source = each.staging.allocation
-            copy = Copy(source.buffer, source.offset, target.buffer, offset, len(part))
+            copy = Copy(source.buffer, source.offset, target.buffer, offset, len(segment))
             self._start(each, copy)
-            offset += len(part)
+            offset += len(segment)
 
     def _start(self, each: _UploadInFlight, copy: Copy) -> None:
         with Recorder(each.commands) as recorder:

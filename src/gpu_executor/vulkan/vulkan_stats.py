@@ -55,7 +55,7 @@ class Stats(BackendStats):
             [
                 f"{self.device}",
                 f"  calls        {self.calls:,} ({paths or 'none'}), {self.elements:,} elements in "
-                f"{self.pieces:,} pieces, {self.dispatches:,} dispatches on device arrays",
+                f"{self.chunks:,} chunks, {self.dispatches:,} dispatches on device arrays",
                 f"  time         {stages}",
                 f"  pipelines    {self.pipelines.kept} cached, {self.pipelines.hits:,} hits, "
                 f"{self.pipelines.misses:,} made, {self.pipelines.evictions:,} evicted",

@@ -20,7 +20,7 @@ from gpu_executor.errors import ElementRangeError, KernelError
 from gpu_executor.kernel import COUNT_BYTES, Grid, Kernel
 from gpu_executor.kernel.parameters import ParameterValues
 from gpu_executor.kernel.wgsl import PARAMETER_BYTES
-from gpu_executor.plan import Piece
+from gpu_executor.plan import ElementRange
 from gpu_executor.spirv import BlockMember
 from gpu_executor.webgpu.buffer_layout import (
     STATUS_BYTES,
@@ -107,23 +107,23 @@ class BufferSet:
             self._give_back()  # nothing is mapped yet
             raise
 
-    def prepare(self, call: Call, piece: Piece) -> TaskCommands:
-        """Return the commands for a piece; they are made once for each size."""
-        key = piece.count, call.signature.shape_words, call.values.given_count
+    def prepare(self, call: Call, chunk: ElementRange) -> TaskCommands:
+        """Return the commands for a chunk; they are made once for each size."""
+        key = chunk.count, call.signature.shape_words, call.values.given_count
         commands = self._prepared.get(key)
         if commands is None:
-            commands = self._make_commands(call, piece)
+            commands = self._make_commands(call, chunk)
             remember(self._prepared, key, commands, MAX_PREPARED)
         return commands
 
-    def write(self, call: Call, piece: Piece) -> None:
-        """Write the inputs of a piece."""
+    def write(self, call: Call, chunk: ElementRange) -> None:
+        """Write the inputs of a chunk."""
         if not self._status_is_clear:
             self._queue.write_buffer(self._outputs, 0, STATUS_CLEAR)
             self._status_is_clear = True
         if self._writer is not None:
             for offset, array in zip(self._layout.uploads, call.inputs, strict=True):
-                self._writer.write(offset, _slice(array, call, piece))
+                self._writer.write(offset, _slice(array, call, chunk))
             self._writer.finish()
 
     def make_dispatch(
@@ -146,15 +146,15 @@ class BufferSet:
         if self._writer is not None:
             self._writer.begin_map(submission)
 
-    def read(self, view: memoryview, call: Call, piece: Piece) -> ElementRangeError | None:
+    def read(self, view: memoryview, call: Call, chunk: ElementRange) -> ElementRangeError | None:
         """Copy results to the caller's arrays; return the error if the kernel reported one."""
         if self._kernel.status and view[:STATUS_BYTES] != STATUS_CLEAR:
             (code,) = struct.unpack("<I", view[:STATUS_BYTES])
             self._status_is_clear = False
             element, argument = divmod(code, max(self._kernel.inputs, 1))
-            return ElementRangeError(self._kernel.name, argument, piece.start + element, call.job)
+            return ElementRangeError(self._kernel.name, argument, chunk.start + element, call.job)
         for array, offset in zip(call.outputs, self._layout.results, strict=True):
-            copy_out(view, offset, _slice(array, call, piece))
+            copy_out(view, offset, _slice(array, call, chunk))
         return None
 
     def release(self) -> None:
@@ -178,11 +178,11 @@ class BufferSet:
 
     # --- commands ---
 
-    def _make_commands(self, call: Call, piece: Piece) -> TaskCommands:
+    def _make_commands(self, call: Call, chunk: ElementRange) -> TaskCommands:
         signature = call.signature
-        count = call.values.given_count or struct.pack("<I", piece.count)
+        count = call.values.given_count or struct.pack("<I", chunk.count)
         sizes = [
-            operand.nbytes if self._kernel.split == "whole" else piece.count * operand.type.nbytes
+            operand.nbytes if self._kernel.split == "whole" else chunk.count * operand.type.nbytes
             for operand in signature.operands
         ]
         returned = [
@@ -312,9 +312,9 @@ def _pack_member(member: BlockMember, block: bytes, start: int) -> bytes:
     return numbers.tobytes()
 
 
-def _slice(array: Array, call: Call, piece: Piece) -> Array:
-    """Return the elements of a piece."""
-    if call.signature.kernel.split == "whole" or piece.count == call.signature.count:
+def _slice(array: Array, call: Call, chunk: ElementRange) -> Array:
+    """Return the elements of a chunk."""
+    if call.signature.kernel.split == "whole" or chunk.count == call.signature.count:
         return array
-    part: Array = array[piece.start : piece.start + piece.count]
+    part: Array = array[chunk.start : chunk.start + chunk.count]
     return part

@@ -1,4 +1,4 @@
-"""Chunking: divides calls into pieces that a buffer set can hold, and finds their buckets."""
+"""Chunking: divides calls into chunks that a buffer set can hold, and finds their buckets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NoReturn
 from gpu_executor.calls.call import Signature
 from gpu_executor.errors import DeviceLacksError, OutOfMemoryError
 from gpu_executor.kernel import Kernel
-from gpu_executor.plan import Piece
+from gpu_executor.plan import ElementRange
 from gpu_executor.webgpu.boundaries import BucketBoundaries
 from gpu_executor.webgpu.buffer_layout import BufferLayout, describe_buffers
 from gpu_executor.webgpu.buffer_pool import BufferPool
@@ -16,7 +16,7 @@ from gpu_executor.webgpu.device import WebGpuDevice
 
 
 class ChunkPlanner:
-    """Plans pieces within three limits: the largest binding and the largest buffer of the device,
+    """Plans chunks within three limits: the largest binding and the largest buffer of the device,
     and the memory limit of the pool."""
 
     def __init__(
@@ -31,23 +31,23 @@ class ChunkPlanner:
         self._maps_inputs = maps_inputs
         self._max_counts: dict[Kernel, int] = {}
 
-    def split(self, signature: Signature) -> list[Piece]:
-        """Return the pieces of a call: one if a buffer set can hold the call, else several.
+    def split(self, signature: Signature) -> list[ElementRange]:
+        """Return the chunks of a call: one if a buffer set can hold the call, else several.
 
         A call that is too large raises if its kernel cannot be chunked.
         """
         kernel, sizes = signature.kernel, [operand.nbytes for operand in signature.operands]
         layout = BufferLayout.pack(kernel, sizes, signature.scratch_bytes)
         if self._fits_device(layout) and self._fits_limit(layout):
-            return [Piece(0, signature.count)]
+            return [ElementRange(0, signature.count)]
         chunk = 0 if kernel.split == "whole" else self._compute_max_count(kernel)
         if not chunk:
             self._refuse(kernel, layout)
         starts = range(0, signature.count, chunk)
-        return [Piece(start, min(chunk, signature.count - start)) for start in starts]
+        return [ElementRange(start, min(chunk, signature.count - start)) for start in starts]
 
-    def find_piece_bucket(self, signature: Signature, count: int) -> int:
-        """Return the bucket of a piece of `count` elements of a call."""
+    def find_chunk_bucket(self, signature: Signature, count: int) -> int:
+        """Return the bucket of a chunk of `count` elements of a call."""
         if signature.kernel.split == "whole":
             return signature.invocations
         return self.find_bucket(signature.kernel, count)

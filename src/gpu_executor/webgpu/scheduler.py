@@ -1,6 +1,6 @@
 """The scheduler: runs calls as tasks, in groups of one bucket and one submission each.
 
-    calls -> pieces -> groups by bucket -> write inputs -> one submission -> read results
+    calls -> chunks -> groups by bucket -> write inputs -> one submission -> read results
 
 Under a memory limit a task may have to wait for buffers that other threads use. Only a thread that
 holds no buffers may wait, or two threads could wait for each other: a thread with tasks in flight
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from gpu_executor.calls.call import Call, Operand, Signature
 from gpu_executor.errors import ElementRangeError, KernelError, OutOfMemoryError
 from gpu_executor.kernel import Grid, Kernel
-from gpu_executor.plan import Piece, Plan
+from gpu_executor.plan import ElementRange, Plan
 from gpu_executor.telemetry.profile import ActiveProfile
 from gpu_executor.telemetry.stages import StageCounters, sum_counters
 from gpu_executor.webgpu.buffer_pool import BufferPool
@@ -39,20 +39,20 @@ MAX_IN_FLIGHT_BYTES = 256 << 20
 """The maximum size in bytes of the buffers of one call's tasks in flight."""
 
 BucketKey = tuple[Kernel, int]
-CallPiece = tuple[Call, Piece]
+CallChunk = tuple[Call, ElementRange]
 
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """A piece of a call, and the buffer set it runs in."""
+    """A chunk of a call, and the buffer set it runs in."""
 
     call: Call
-    piece: Piece
+    chunk: ElementRange
     bucket: Bucket | None = None
     """The bucket that the set belongs to; None for a set of the exact size."""
     submitted: int = 0
     """When it was submitted, in nanoseconds of `time.perf_counter_ns`."""
-    profiled_piece: int = 0
+    profiled_chunk: int = 0
     """The number of its submission in a profile; 0 without one."""
     _buffers: BufferSet | None = None
 
@@ -79,26 +79,26 @@ class WgpuPlan(Plan):
     device: str
     kernel: Kernel
     count: int
-    pieces: int
+    chunks: int
     largest: int
-    """Elements of the largest piece."""
+    """Elements of the largest chunk."""
     bucket: int
-    """Elements of the bucket of the largest piece."""
+    """Elements of the bucket of the largest chunk."""
     work_group: int
     per_invocation: int
 
     def __str__(self) -> str:
         lines = [
             f"{self.count:,} elements of {self.kernel.name} on {self.device} by WebGPU: "
-            f"{self.pieces:,} {'piece' if self.pieces == 1 else 'pieces'} of up to "
+            f"{self.chunks:,} {'chunk' if self.chunks == 1 else 'chunks'} of up to "
             f"{self.largest:,}, work-groups of {self.work_group} x {self.per_invocation} elements"
         ]
         if self.kernel.split == "whole":
-            lines.append("  - pieces: one, the kernel cannot be chunked")
+            lines.append("  - chunks: one, the kernel cannot be chunked")
             lines.append("  - buffers: of the exact sizes of the arrays")
         else:
-            why = "a buffer set holds the call" if self.pieces < 2 else "limits of the device"
-            lines.append(f"  - pieces: {why}")
+            why = "a buffer set holds the call" if self.chunks < 2 else "limits of the device"
+            lines.append(f"  - chunks: {why}")
             lines.append(
                 f"  - buffers: of the bucket of {self.bucket:,} elements, or of the exact size "
                 "once that has come again"
@@ -115,10 +115,10 @@ class TaskScheduler:
         pool: BufferPool,
         pipelines: PipelineCompiler,
         queue: DeviceQueue,
-        chunks: ChunkPlanner,
+        planner: ChunkPlanner,
     ) -> None:
         self._device, self._pool, self._pipelines = device, pool, pipelines
-        self._queue, self._chunks = queue, chunks
+        self._queue, self._planner = queue, planner
         self.buckets = BucketCache(self._make_bucket_set)
         self.exact = ExactSizeCache()
         self._discarded: list[BufferSet] = []
@@ -139,10 +139,10 @@ class TaskScheduler:
         if buffers is None:
             return self.run_calls([call])
         nbytes = buffers.nbytes
-        task = Task(call, Piece(0, signature.count))
+        task = Task(call, ElementRange(0, signature.count))
         task.attach(buffers)
         try:
-            bucket = self._chunks.find_piece_bucket(signature, signature.count)
+            bucket = self._planner.find_chunk_bucket(signature, signature.count)
             self._submit(self._pipelines.get(signature.kernel, bucket), [task])
             errors = self._finish([task])
         except BaseException:
@@ -186,12 +186,12 @@ class TaskScheduler:
     def explain(self, signature: Signature) -> WgpuPlan:
         """Describe how `run_calls` runs one call of a signature."""
         kernel, count = signature.kernel, signature.count
-        pieces = self._chunks.split(signature) if count else []
-        largest = max((piece.count for piece in pieces), default=0)
-        bucket = self._chunks.find_piece_bucket(signature, largest)
+        chunks = self._planner.split(signature) if count else []
+        largest = max((chunk.count for chunk in chunks), default=0)
+        bucket = self._planner.find_chunk_bucket(signature, largest)
         work_group, per_invocation = self._pipelines.tune(kernel, bucket)
         return WgpuPlan(
-            self._device.name, kernel, count, len(pieces), largest, bucket, work_group,
+            self._device.name, kernel, count, len(chunks), largest, bucket, work_group,
             per_invocation,
         )  # fmt: skip
 
@@ -218,18 +218,18 @@ class TaskScheduler:
         self.buckets.clear()
         self.exact.clear()
 
-    def _group(self, calls: Sequence[Call]) -> list[tuple[BucketKey, list[CallPiece]]]:
-        """Group the pieces of calls by bucket, ordered by size within each bucket."""
-        chunks = self._chunks
-        pieces = [
-            (chunks.find_piece_bucket(call.signature, piece.count), call, piece)
+    def _group(self, calls: Sequence[Call]) -> list[tuple[BucketKey, list[CallChunk]]]:
+        """Group the chunks of calls by bucket, ordered by size within each bucket."""
+        planner = self._planner
+        chunks = [
+            (planner.find_chunk_bucket(call.signature, chunk.count), call, chunk)
             for call in calls
-            for piece in chunks.split(call.signature)
+            for chunk in planner.split(call.signature)
         ]
-        pieces.sort(key=lambda entry: (entry[0], entry[2].count))
+        chunks.sort(key=lambda entry: (entry[0], entry[2].count))
         groups = []
-        for size, entries in itertools.groupby(pieces, key=lambda entry: entry[0]):
-            members = [(call, piece) for _, call, piece in entries]
+        for size, entries in itertools.groupby(chunks, key=lambda entry: entry[0]):
+            members = [(call, chunk) for _, call, chunk in entries]
             signature = members[0][0].signature
             most = max(1, MAX_IN_FLIGHT_BYTES // (2 * _estimate_set_bytes(signature, size)))
             for start in range(0, len(members), most):
@@ -237,7 +237,7 @@ class TaskScheduler:
         return groups
 
     def _submit_next(
-        self, groups: deque[tuple[BucketKey, list[CallPiece]]], in_flight: deque[list[Task]]
+        self, groups: deque[tuple[BucketKey, list[CallChunk]]], in_flight: deque[list[Task]]
     ) -> int:
         """Submit the first group as one submission; return the bytes of its buffers.
 
@@ -250,8 +250,8 @@ class TaskScheduler:
         tasks: list[Task] = []
         in_flight.append(tasks)  # before the tasks get sets, so that an interrupt discards them all
         try:
-            for call, piece in members:
-                task = Task(call, piece)
+            for call, chunk in members:
+                task = Task(call, chunk)
                 tasks.append(task)
                 alone = len(members) == 1
                 self._attach_set(task, kernel, size, alone=alone, wait=wait and len(tasks) == 1)
@@ -272,7 +272,7 @@ class TaskScheduler:
     ) -> None:
         """Give a task a buffer set: of its exact size if that size repeats, else of its bucket."""
         signature = task.call.signature
-        if (alone and task.piece.count == signature.count) or kernel.split == "whole":
+        if (alone and task.chunk.count == signature.count) or kernel.split == "whole":
             exact = self.exact.take(signature)
             if exact is None and (kernel.split == "whole" or self.exact.observe(signature)):
                 exact = self._make_set(
@@ -286,17 +286,17 @@ class TaskScheduler:
 
     def _submit(self, pipeline: TunedPipeline, tasks: list[Task]) -> None:
         try:
-            commands = [task.buffers.prepare(task.call, task.piece) for task in tasks]
+            commands = [task.buffers.prepare(task.call, task.chunk) for task in tasks]
             values = [encode_words(task.call.signature, task.call.values) for task in tasks]
             grids = [self._find_grid(pipeline, task) for task in tasks]
         except BaseException:
             for task in tasks:
                 self._put_back(task)  # nothing was written or mapped yet
             raise
-        begun, piece = time.perf_counter_ns(), self._next_profiled_piece()
+        begun, chunk = time.perf_counter_ns(), self._next_profiled_chunk()
         dispatches = [fill for each in commands for fill in each.fills]
         for task, each, words, grid in zip(tasks, commands, values, grids, strict=True):
-            task.buffers.write(task.call, task.piece)
+            task.buffers.write(task.call, task.chunk)
             dispatches.append(task.buffers.make_dispatch(pipeline, each, words, grid))
         work = CommandList(
             [copy for each in commands for copy in each.copies_in],
@@ -312,12 +312,12 @@ class TaskScheduler:
             raise KernelError(f"kernel {kernel.name!r}: {describe_error(error)}") from None
         for task, each in zip(tasks, commands, strict=True):
             task.buffers.begin_map(each, submission)
-            task.submitted, task.profiled_piece = submitted, piece
+            task.submitted, task.profiled_chunk = submitted, chunk
         with self._counters:
             self.submissions += 1
-            self._record.pieces += len(tasks)
+            self._record.chunks += len(tasks)
             self._record.upload += submitted - begun
-        self._add_span("fill", begun, submitted, piece)
+        self._add_span("fill", begun, submitted, chunk)
 
     def _find_grid(self, pipeline: TunedPipeline, task: Task) -> Grid:
         signature = task.call.signature
@@ -327,18 +327,18 @@ class TaskScheduler:
             return grid
         whole = signature.kernel.split == "whole"
         return pipeline.size_grid(
-            signature.invocations if whole else task.piece.count, self._device
+            signature.invocations if whole else task.chunk.count, self._device
         )
 
     def _finish(self, group: list[Task]) -> list[ElementRangeError]:
         """Read the results of a group and put its sets back; return the errors of its kernels."""
         errors = []
-        begun, piece = group[0].submitted, group[0].profiled_piece
+        begun, chunk = group[0].submitted, group[0].profiled_chunk
         for task in group:  # the tasks of one submission: the device computes all of them at once
             reader = task.buffers.reader
             view = reader.wait()
             computed = time.perf_counter_ns()
-            error = task.buffers.read(view, task.call, task.piece)
+            error = task.buffers.read(view, task.call, task.chunk)
             reader.unmap()
             if error is not None:
                 errors.append(error)
@@ -347,20 +347,20 @@ class TaskScheduler:
             with self._counters:
                 self._record.compute += computed - begun
                 self._record.download += ended - computed
-            self._add_span("compute", begun, computed, piece)
-            self._add_span("drain", computed, ended, piece)
+            self._add_span("compute", begun, computed, chunk)
+            self._add_span("drain", computed, ended, chunk)
             begun = ended
         return errors
 
-    def _next_profiled_piece(self) -> int:
+    def _next_profiled_chunk(self) -> int:
         """The number of the next submission in the active profile; 0 without one."""
         profile = self.profiles.profile
-        return 0 if profile is None else profile.next_piece()
+        return 0 if profile is None else profile.next_chunk()
 
-    def _add_span(self, stage: str, begun: int, ended: int, piece: int) -> None:
+    def _add_span(self, stage: str, begun: int, ended: int, chunk: int) -> None:
         profile = self.profiles.profile
-        if profile is not None and piece:  # what was submitted before the profile has no number
-            profile.add_host_span(stage, begun, ended, piece)
+        if profile is not None and chunk:  # what was submitted before the profile has no number
+            profile.add_host_span(stage, begun, ended, chunk)
 
     def _put_back(self, task: Task) -> None:
         buffers = task.detach()

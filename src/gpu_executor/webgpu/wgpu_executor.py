@@ -221,7 +221,7 @@ class WgpuExecutor(HostArraysOnly, PlainArrays):
     def explain(
         self, kernel: Kernel, *arrays: npt.ArrayLike, params: Any = None, out_shape: Any = None
     ) -> WgpuPlan:
-        """Return the pieces, bucket and work-groups of `run`. Print them for their reasons.
+        """Return the chunks, bucket and work-groups of `run`. Print them for their reasons.
 
         Args:
             kernel (Kernel): The kernel.
@@ -309,7 +309,7 @@ class WgpuExecutor(HostArraysOnly, PlainArrays):
             backend=self._device.backend,
             calls=record.calls,
             elements=record.elements,
-            pieces=record.pieces,
+            chunks=record.chunks,
             dispatches=0,
             seconds_by_stage=record.seconds(),
             bytes_held=pool.bytes_idle + pool.bytes_in_use,

@@ -53,7 +53,7 @@
       this.end = Math.max(...this.panels.flatMap((panel) => panel.spans.map((span) => span.end_us)));
       this.from = 0;
       this.to = this.end;
-      this.piece = null;
+      this.chunk = null;
       this.pointers = new Map();
       this.listen();
       this.draw();
@@ -113,7 +113,7 @@
           if (this.pointers.size === 0) this.box.classList.remove("moving");
         });
       }
-      this.box.addEventListener("pointerover", (event) => this.mark(event.target.dataset.piece));
+      this.box.addEventListener("pointerover", (event) => this.mark(event.target.dataset.chunk));
       this.box.addEventListener("pointerleave", () => this.mark(undefined));
     }
 
@@ -136,11 +136,11 @@
       this.pointers.set(event.pointerId, event.clientX);
     }
 
-    mark(piece) {
-      if (this.piece === piece) return;
-      this.piece = piece;
+    mark(chunk) {
+      if (this.chunk === chunk) return;
+      this.chunk = chunk;
       for (const each of this.box.querySelectorAll(".span")) {
-        each.classList.toggle("dim", piece !== undefined && each.dataset.piece !== piece);
+        each.classList.toggle("dim", chunk !== undefined && each.dataset.chunk !== chunk);
       }
     }
 
@@ -158,7 +158,7 @@
       for (const panel of this.panels) y = this.drawPanel(svg, panel, y, titles) + SPACE;
       this.drawAxis(svg, y);
       this.box.replaceChildren(svg);
-      this.piece = undefined;
+      this.chunk = undefined;
       this.range.textContent = `${formatTime(this.from)} to ${formatTime(this.to)} of ${formatTime(this.end)}`;
     }
 
@@ -196,17 +196,17 @@
     drawSpan(span, y, mode) {
       const x = this.at(span.begin_us), width = Math.max(this.at(span.end_us) - x, 2.5);
       const group = element("g", { class: "span" });
-      group.dataset.piece = `${mode} ${span.piece}`;
+      group.dataset.chunk = `${mode} ${span.chunk}`;
       const style = STAGES.indexOf(span.stage);
       const rect = element("rect", { x, y: y + 1, width, height: ROW - 6, class: `bar s${style}` });
-      rect.dataset.piece = group.dataset.piece;
-      const text = `${span.stage} ${span.piece + 1}`;
+      rect.dataset.chunk = group.dataset.chunk;
+      const text = `${span.stage} ${span.chunk + 1}`;
       const length = formatTime(span.end_us - span.begin_us);
-      rect.append(element("title", {}, `job ${span.piece + 1}, ${span.stage}: ${length}, from ${formatTime(span.begin_us)}`));
+      rect.append(element("title", {}, `job ${span.chunk + 1}, ${span.stage}: ${length}, from ${formatTime(span.begin_us)}`));
       group.append(rect);
       const visible = Math.max(x, this.labels);
       const room = Math.min(x + width, this.width - END) - visible;
-      const written = text.length * 6.4 + 8 < room ? text : room > 12 + 6 * String(span.piece + 1).length ? `${span.piece + 1}` : "";
+      const written = text.length * 6.4 + 8 < room ? text : room > 12 + 6 * String(span.chunk + 1).length ? `${span.chunk + 1}` : "";
       if (written) group.append(element("text", { x: visible + 4, y: y + 15, class: "on-bar" }, written));
       return group;
     }

@@ -45,7 +45,7 @@ def _make_events(spans: Sequence[Span], pid: int, first: int) -> list[Event]:
             "name": span.stage,
             "ts": (span.begin_ns - first) / 1e3,
             "dur": span.nanoseconds / 1e3,
-            "args": {"piece": span.piece},
+            "args": {"chunk": span.chunk},
         }
         for span in spans
     ]
