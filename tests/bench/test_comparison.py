@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpu_executor.bench.comparison import compare_runs
+from gpu_executor.bench.measurement import MeasuredRows
 from gpu_executor.bench.results import BenchmarkResult, BenchmarkRun, describe_environment
 from gpu_executor.bench.sampled import Sampled
 from gpu_executor.cli.commands import commands
@@ -22,7 +23,9 @@ def make_run(**figures: Any) -> BenchmarkRun:
     device = find_devices()[0]
     row = {name: Sampled.median(samples) for name, samples in figures.items()}
     run = BenchmarkRun(describe_environment(device))
-    run.benchmarks["persistent"] = BenchmarkResult.of(device, {"rows": [{"elements": 64, **row}]})
+    run.benchmarks["persistent"] = BenchmarkResult.of(
+        MeasuredRows(device, [{"elements": 64, **row}])
+    )
     return run
 
 

@@ -15,11 +15,13 @@ from gpu_executor.bench import kernels
 from gpu_executor.bench.kernels import KernelMeasurement, KernelRow, KernelSizes
 from gpu_executor.cli.commands import commands
 from gpu_executor.kernels.catalogue import fma_chain_kernel
+from gpu_executor.vulkan.instance import find_devices
 from tests.support.benchmark_files import read_tables
 
 SMALL = KernelSizes((20, 5), 100, 10, 8_000, 64, 16)
 SQUARE = (4096, 4096)
 MEASURED = KernelMeasurement(
+    find_devices()[0],
     60e12,
     4e12,
     (
@@ -27,6 +29,7 @@ MEASURED = KernelMeasurement(
         KernelRow("matmul_f32", ((8, 8), (8, 8)), 0.002, "memory", 0.001, 0.1),
         KernelRow("reduce_sum_f32", ((1 << 26,),), 0.09, "memory", 0.067, 0.74),
     ),
+    targets=[],
 )
 
 
@@ -85,13 +88,13 @@ def test_chains_multiply_and_add(gpu: gx.PersistentVulkanBackend) -> None:
 
 def test_there_are_targets_on_an_h200_only(gpu: gx.PersistentVulkanBackend) -> None:
     h200 = dataclasses.replace(gpu.device, name="NVIDIA H200")
-    targets = kernels.check_targets(MEASURED, h200)
+    targets = kernels.check_targets(MEASURED.rows, h200)
     assert [(target.what, target.met) for target in targets] == [
         ("matmul_f32 4,096x4,096 @ 4,096x4,096, of its floor", True),
         ("reduce_sum_f32 67,108,864, of its floor", False),
     ]
     other = dataclasses.replace(gpu.device, name="some other")
-    assert kernels.check_targets(MEASURED, other) == []
+    assert kernels.check_targets(MEASURED.rows, other) == []
 
 
 def test_the_command_prints_a_table_and_writes_json(

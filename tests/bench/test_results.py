@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gpu_executor.bench.measurement import MeasuredRows
 from gpu_executor.bench.results import (
     BenchmarkResult,
     BenchmarkRun,
@@ -98,7 +99,7 @@ def test_the_code_of_the_page_reads_a_file(
 ) -> None:
     device = find_devices()[0]
     run = BenchmarkRun(describe_environment(device))
-    run.benchmarks["persistent"] = BenchmarkResult.of(device, {"rows": [ROW]})
+    run.benchmarks["persistent"] = BenchmarkResult.of(MeasuredRows(device, [ROW]))
     (tmp_path / "results.json").write_text(json.dumps(run.as_dict()))
     monkeypatch.chdir(tmp_path)
     page = REPOSITORY / "docs" / "benchmarks.md"
@@ -109,7 +110,7 @@ def test_the_code_of_the_page_reads_a_file(
 def test_a_file_is_read_back_as_it_was(tmp_path: Path) -> None:
     device = find_devices()[0]
     run = BenchmarkRun(describe_environment(device), quick=True)
-    run.benchmarks["persistent"] = BenchmarkResult.of(device, {"rows": [ROW]}, 1.5)
+    run.benchmarks["persistent"] = BenchmarkResult.of(MeasuredRows(device, [ROW]), 1.5)
     run.benchmarks["kzg"] = BenchmarkResult.without("skipped", "not installed: eth_account")
     file = tmp_path / "results.json"
     file.write_text(json.dumps(run.as_dict()))

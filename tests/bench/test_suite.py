@@ -14,9 +14,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpu_executor.bench import batch, executor_jobs, persistent, suite
+from gpu_executor.bench.measurement import MeasuredRows
 from gpu_executor.bench.results import BenchmarkResult, read_run
 from gpu_executor.bench.sampled import Sampled
-from gpu_executor.bench.suite import BENCHMARKS, Benchmark, MeasuredTables, Watch
+from gpu_executor.bench.suite import BENCHMARKS, Benchmark, Watch
 from gpu_executor.bench.timing import TimingBudget
 from gpu_executor.cli import bench_all, progress
 from gpu_executor.cli.commands import commands
@@ -52,16 +53,16 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Two benchmarks that note their calls; the second fails once."""
     made: list[str] = []
 
-    def measure_first(watch: Watch, *, quick: bool) -> MeasuredTables:
+    def measure_first(watch: Watch, *, quick: bool) -> MeasuredRows:
         made.append(f"first, quick={quick}")
         rows = list(watch(({"call_ms": Sampled.median([1, 2, 3])} for _ in range(2)), 2, "rows"))
-        return MeasuredTables(find_devices()[0], {"rows": rows})
+        return MeasuredRows(find_devices()[0], rows)
 
-    def measure_second(_watch: Watch, *, quick: bool) -> MeasuredTables:
+    def measure_second(_watch: Watch, *, quick: bool) -> MeasuredRows:
         made.append(f"second, quick={quick}")
         if made.count(made[-1]) == 1:
             raise AssertionError("wrong sums")
-        return MeasuredTables(find_devices()[0], {"rows": []})
+        return MeasuredRows(find_devices()[0], [])
 
     monkeypatch.setattr(
         bench_all,
@@ -123,10 +124,10 @@ def test_without_a_terminal_lines_say_how_far_a_run_is(
         echo(line, **options)
         printed.set()
 
-    def measure(watch: Watch, *, quick: bool) -> MeasuredTables:
+    def measure(watch: Watch, *, quick: bool) -> MeasuredRows:
         for _ in watch(range(7), 7, "sizes"):
             printed.wait(20)
-        return MeasuredTables(find_devices()[0], {"rows": []})
+        return MeasuredRows(find_devices()[0], [])
 
     monkeypatch.setattr(progress, "INTERVAL_SECONDS", 0.01)
     monkeypatch.setattr("gpu_executor.cli.progress.click.echo", note)

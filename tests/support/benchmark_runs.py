@@ -19,6 +19,7 @@ from gpu_executor.bench.executor_jobs import ExecutorMeasurement
 from gpu_executor.bench.fields import FieldRow, StreamedOperation
 from gpu_executor.bench.first_call import FirstCallTimes
 from gpu_executor.bench.kzg import FUNCTIONS, KzgRow, StageRow
+from gpu_executor.bench.measurement import Measurement, Target
 from gpu_executor.bench.msm import CurveTimes, MsmRow, SkewRow, TableRow
 from gpu_executor.bench.overhead import KernelRate, Overhead
 from gpu_executor.bench.peers import PeerRow, PeerState
@@ -33,14 +34,12 @@ from gpu_executor.bench.suite import (
     ExecutorTimes,
     FieldMeasurement,
     KzgMeasurement,
-    Measurement,
     MsmMeasurement,
     PeersMeasurement,
     PersistentMeasurement,
     StreamedAdditions,
     TransformMeasurement,
 )
-from gpu_executor.bench.targets import Target
 from gpu_executor.bench.transform_comparison import TransformComparison
 from gpu_executor.bench.transforms import TransformRow
 from gpu_executor.device_info import DeviceInfo
@@ -93,13 +92,13 @@ def make_run() -> BenchmarkRun:
         "executor": ExecutorTimes(
             device,
             ExecutorMeasurement(50.0, 60.0, 115.0, 90.0, 100.0, 8_000.0, 16_000.0),
-            [Target("run, added to a direct call", 10, 20, "us", at_most=True)],
+            targets=[Target("run, added to a direct call", 10, 20, "us", at_most=True)],
         ),
         "peers": _make_peers(device),
     }
     run = BenchmarkRun(describe_environment(device))
     for name, each in measured.items():
-        run.benchmarks[name] = BenchmarkResult.of(each.device, each.tables(), 12.5)
+        run.benchmarks[name] = BenchmarkResult.of(each, 12.5)
     return run
 
 
@@ -132,7 +131,7 @@ def _make_persistent(device: DeviceInfo) -> PersistentMeasurement:
         [Overhead("call of 64 elements", 28.0, 20.0, "us", 1.5)],
         [KernelRate("bls12_381_fq_add", 1 << 24, 2.3e10, 3.3e12)],
         FirstCallTimes(500.0, 100.0, 400.0, 20.0, 4_096),
-        [],
+        targets=[],
     )
 
 
@@ -249,7 +248,7 @@ def _make_fields(device: DeviceInfo) -> FieldMeasurement:
     products = ProductComparison(
         1 << 20, [ProductTime("gpu.run", "words", 6.0, 1e8, 1.0)], ["galois"]
     )
-    return FieldMeasurement(device, rows, products, [])
+    return FieldMeasurement(device, rows, products, targets=[])
 
 
 def _make_transforms(device: DeviceInfo) -> TransformMeasurement:
@@ -261,7 +260,7 @@ def _make_transforms(device: DeviceInfo) -> TransformMeasurement:
         for name, per_element in (("bls12_381_fr", 1.8e-8), ("goldilocks", 1.2e-8))
     ]
     duel = TransformComparison("ckzg", "64 blobs extended", 530.0, 5.0, 106.0)
-    return TransformMeasurement(device, by_field, [duel], ["galois"], [])
+    return TransformMeasurement(device, by_field, [duel], ["galois"], targets=[])
 
 
 def _make_transform(field: str, log_n: int, milliseconds: float) -> TransformRow:
@@ -308,7 +307,8 @@ def _make_msm(device: DeviceInfo) -> MsmMeasurement:
         )
         for curve, slope in (("BLS12_381_G1", 1e-5), ("BN254_G1", 4e-6))
     ]
-    return MsmMeasurement(device, curves, {}, [Target("BLS12_381_G1, 2^22", 43, 45, "ms", True)])
+    target = Target("BLS12_381_G1, 2^22", 43, 45, "ms", at_most=True)
+    return MsmMeasurement(device, curves, {}, targets=[target])
 
 
 def _make_kzg(device: DeviceInfo) -> KzgMeasurement:
@@ -318,7 +318,8 @@ def _make_kzg(device: DeviceInfo) -> KzgMeasurement:
         for function in FUNCTIONS
     ]
     stages: Any = {"columns": 1.0, "fixed sets": 20.0, "convolution": 8.0}
-    return KzgMeasurement(device, rows, [StageRow(72, stages, {}, 10, 2e10)], 2.6e10, [])
+    stage_rows = [StageRow(72, stages, {}, 10, 2e10)]
+    return KzgMeasurement(device, rows, stage_rows, 2.6e10, targets=[])
 
 
 def _make_peers(device: DeviceInfo) -> PeersMeasurement:

@@ -17,7 +17,7 @@ import numpy as np
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.bench.child_process import run_python
 from gpu_executor.bench.first_call import DRIVER_CACHE_OFF
-from gpu_executor.bench.targets import Target
+from gpu_executor.bench.measurement import Target
 from gpu_executor.calls.dispatch import Dispatch
 from gpu_executor.curves import Curve, PointArray
 from gpu_executor.curves.parameters import get_named

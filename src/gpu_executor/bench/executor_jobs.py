@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gpu_executor.bench.measurement import Target
 from gpu_executor.bench.sampled import Sampled
-from gpu_executor.bench.targets import Target
 from gpu_executor.bench.timing import Function, time_function, time_interleaved
 from gpu_executor.executor import GpuExecutor
 from gpu_executor.kernels import load

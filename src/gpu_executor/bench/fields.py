@@ -15,7 +15,7 @@ import numpy as np
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.bench.inputs import DISTINCT, tile_elements
 from gpu_executor.bench.kernel_timing import time_kernel
-from gpu_executor.bench.targets import Target, is_h200
+from gpu_executor.bench.measurement import Target, is_h200
 from gpu_executor.bench.timing import (
     DEFAULT_BUDGET,
     TimingBudget,

@@ -14,8 +14,8 @@ from time import perf_counter
 
 import numpy as np
 
+from gpu_executor.bench.measurement import Target, is_h200
 from gpu_executor.bench.sampled import Sampled
-from gpu_executor.bench.targets import Target, is_h200
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.executor import GpuExecutor
 from gpu_executor.fields import BLS12_381_FR

@@ -13,7 +13,7 @@ import numpy as np
 
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.bench.kernel_timing import time_calls
-from gpu_executor.bench.targets import Target, is_h200
+from gpu_executor.bench.measurement import Measurement, Target, is_h200
 from gpu_executor.calls.call import Array
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.kernel import Kernel, Shape
@@ -66,15 +66,15 @@ class KernelRow:
     """The speed relative to that of the floor."""
 
 
-@dataclass(frozen=True, slots=True)
-class KernelMeasurement:
+@dataclass(frozen=True)
+class KernelMeasurement(Measurement):
     """The rates of the floors and the rows of all calls."""
 
     f32_flops: float
     """Floating-point operations per second; a multiply-add is two."""
     copy_bytes_per_second: float
     """Bytes that are read and written."""
-    rows: tuple[KernelRow, ...]
+    rows: Sequence[KernelRow]
 
 
 def choose_sizes(device: DeviceInfo) -> KernelSizes:
@@ -110,15 +110,16 @@ def measure_kernels(
                 floor_seconds / seconds,
             )
         )
-    return KernelMeasurement(flops, bandwidth, tuple(rows))
+    targets = check_targets(rows, gpu.device)
+    return KernelMeasurement(gpu.device, flops, bandwidth, rows, targets=targets)
 
 
-def check_targets(measured: KernelMeasurement, device: DeviceInfo) -> list[Target]:
+def check_targets(rows: Sequence[KernelRow], device: DeviceInfo) -> list[Target]:
     """Return the targets on an NVIDIA H200; none on other devices."""
     if not is_h200(device):
         return []
     least = {"matmul_f32": 0.5, "reduce_sum_f32": 0.9}
-    first = {row.kernel: row for row in reversed(measured.rows)}
+    first = {row.kernel: row for row in reversed(rows)}
     return [
         Target(
             f"{name} {describe_shapes(first[name].shapes)}, of its floor", row.of_floor, aim, "x"

@@ -33,8 +33,8 @@ import numpy.typing as npt
 from gpu_executor import kzg
 from gpu_executor.bench import fields
 from gpu_executor.bench.child_process import hide_interrupts_from_children
+from gpu_executor.bench.measurement import Target, is_h200
 from gpu_executor.bench.msm import PRODUCTS_PER_ADDITION
-from gpu_executor.bench.targets import Target, is_h200
 from gpu_executor.bench.timing import time_function
 from gpu_executor.curves import BLS12_381_G1
 from gpu_executor.device_info import DeviceInfo

@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.bench import fields
+from gpu_executor.bench.measurement import Target, is_h200
 from gpu_executor.bench.sampled import Sampled
-from gpu_executor.bench.targets import Target, is_h200
 from gpu_executor.bench.timing import time_interleaved
 from gpu_executor.curves import Curve, PointArray, PointTable
 from gpu_executor.curves.parameters import get_named

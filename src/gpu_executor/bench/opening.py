@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpu_executor.bench.child_process import run_python
+from gpu_executor.bench.measurement import Target
 from gpu_executor.bench.sampled import Sampled
-from gpu_executor.bench.targets import Target
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import GpuError
 

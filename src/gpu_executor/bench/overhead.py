@@ -15,7 +15,7 @@ import numpy as np
 
 from gpu_executor.bench.inputs import tile_elements
 from gpu_executor.bench.kernel_timing import time_kernel
-from gpu_executor.bench.targets import Target, is_h200
+from gpu_executor.bench.measurement import Target, is_h200
 from gpu_executor.bench.timing import Function, compute_medians, time_interleaved
 from gpu_executor.calls.call import Call
 from gpu_executor.device_info import DeviceInfo

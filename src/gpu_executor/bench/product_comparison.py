@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from gpu_executor.bench.inputs import draw_elements
+from gpu_executor.bench.measurement import Target
 from gpu_executor.bench.sampled import Sampled
-from gpu_executor.bench.targets import Target
 from gpu_executor.bench.timing import compute_medians, time_interleaved
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.fields import BLS12_381_FR, FieldArray

@@ -21,8 +21,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Self
 
+from gpu_executor.bench.measurement import DescribedDevice, Measurement
 from gpu_executor.bench.sampled import Sampled
 from gpu_executor.errors import SettingsError
 from gpu_executor.settings import Settings
@@ -68,12 +69,6 @@ RATIO = "x"
 NO_FIGURES = frozenset({"timelines", "aims"})
 """Tables without figures of their own: events, and targets of figures in other tables."""
 TIMES, RATES = frozenset({"ms", "us", "s"}), frozenset({"/s", "B/s"})
-
-
-class DescribedDevice(Protocol):
-    """A device or adapter that a JSON file can describe."""
-
-    def as_dict(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,16 +143,14 @@ class BenchmarkResult:
     series: tuple[Series, ...] = ()
 
     @classmethod
-    def of(
-        cls, device: DescribedDevice, tables: Mapping[str, Any], seconds: float | None = None
-    ) -> Self:
-        """The result of a benchmark that has measured these tables."""
-        plain = {name: to_plain(table) for name, table in tables.items()}
+    def of(cls, measured: Measurement, seconds: float | None = None) -> Self:
+        """The result of a benchmark that has measured something."""
+        plain = {name: to_plain(table) for name, table in measured.tables().items()}
         return cls(
             state="measured",
             date=_read_date(),
             seconds=seconds,
-            device=device.as_dict(),
+            device=measured.device.as_dict(),
             tables=plain,
             series=tuple(list_series(plain)),
         )

@@ -1,7 +1,7 @@
 """All benchmarks of `gpu-executor bench all`: what each measures in full and in a quick run.
 
-A function `measure_*` makes all measurements of one benchmark and returns them in one dataclass,
-whose method `tables` lists them for JSON. The single commands call the same functions.
+A function `measure_*` makes all measurements of one benchmark and returns them as one
+`Measurement`. The single commands call the same functions.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from gpu_executor.bench import (
     transform_comparison,
     transforms,
 )
-from gpu_executor.bench.results import BenchmarkResult, DescribedDevice
-from gpu_executor.bench.targets import Target, targets_as_dicts
+from gpu_executor.bench.measurement import Measurement
+from gpu_executor.bench.results import BenchmarkResult
 from gpu_executor.bench.timing import DEFAULT_BUDGET, TimingBudget
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import format_install_command
@@ -51,27 +51,6 @@ class Watch(Protocol):
     """Yields the items and shows a progress bar; `total` is their number."""
 
     def __call__(self, items: Iterable[Item], total: int, what: str) -> Iterator[Item]: ...
-
-
-class Measurement(Protocol):
-    """All measurements of one benchmark."""
-
-    @property
-    def device(self) -> DescribedDevice: ...
-
-    def tables(self) -> dict[str, Any]:
-        """The tables of the JSON file."""
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredTables:
-    """Measurements that are their tables."""
-
-    device: DescribedDevice
-    content: dict[str, Any]
-
-    def tables(self) -> dict[str, Any]:
-        return self.content
 
 
 QUICK_BUDGET = TimingBudget(warm_up=0.1, round=0.01, max_rounds=5, per_function=0.1)
@@ -102,25 +81,18 @@ def select_device() -> DeviceInfo:
         instance.close()
 
 
-@dataclass(frozen=True, slots=True)
-class PersistentMeasurement:
+@dataclass(frozen=True)
+class PersistentMeasurement(Measurement):
     """One-shot and persistent calls, their floors, kernels alone, first calls."""
 
-    device: DeviceInfo
     rows: list[persistent.PersistentRow]
     ratios: list[overhead.Overhead]
     rates: list[overhead.KernelRate]
-    first: first_call.FirstCallTimes
-    targets: list[Target]
+    first_call_of_a_process: first_call.FirstCallTimes
 
-    def tables(self) -> dict[str, Any]:
-        return {
-            "rows": self.rows,
-            "ratios": [dataclasses.asdict(each) | {"ratio": each.ratio} for each in self.ratios],
-            "rates": self.rates,
-            "first_call_of_a_process": self.first,
-            "aims": targets_as_dicts(self.targets),
-        }
+    def list_tables(self) -> dict[str, Any]:
+        ratios = [dataclasses.asdict(each) | {"ratio": each.ratio} for each in self.ratios]
+        return super().list_tables() | {"ratios": ratios}
 
 
 def measure_persistent(watch: Watch, *, quick: bool = False) -> PersistentMeasurement:
@@ -144,21 +116,17 @@ def measure_persistent(watch: Watch, *, quick: bool = False) -> PersistentMeasur
         calls,
         list(rates),
         first_call.measure_first_calls(pairs),
-        overhead.check_targets(calls, device),
+        targets=overhead.check_targets(calls, device),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class BatchMeasurement:
+@dataclass(frozen=True)
+class BatchMeasurement(Measurement):
     """Batches by size and number of jobs, the host time of a chunk, and timelines."""
 
-    device: DeviceInfo
     rows: list[batch.BatchRow]
     hot_path: list[batch.HotPath]
     timelines: list[batch.BatchTimeline]
-
-    def tables(self) -> dict[str, Any]:
-        return {"rows": self.rows, "hot_path": self.hot_path, "timelines": self.timelines}
 
 
 def measure_batches(
@@ -177,18 +145,15 @@ def measure_batches(
     return BatchMeasurement(gpu.device, measured, hot_path, timelines)
 
 
-@dataclass(frozen=True, slots=True)
-class StreamedAdditions:
+@dataclass(frozen=True)
+class StreamedAdditions(Measurement):
     """Streamed additions and copies alone."""
 
     device: DeviceInfo
     measured: stream.StreamMeasurement
 
-    def tables(self) -> dict[str, Any]:
-        return {
-            each.name: getattr(self.measured, each.name)
-            for each in dataclasses.fields(self.measured)
-        }
+    def list_tables(self) -> dict[str, Any]:
+        return dataclasses.asdict(self.measured)
 
 
 def measure_stream(
@@ -205,15 +170,15 @@ def measure_stream(
         return StreamedAdditions(gpu.device, measured)
 
 
-@dataclass(frozen=True, slots=True)
-class BucketMeasurement:
+@dataclass(frozen=True)
+class BucketMeasurement(Measurement):
     """Batches on WebGPU with and without size buckets, and single tasks."""
 
     device: buckets.AdapterInfo
     rows: list[buckets.BucketRow]
     singles: list[buckets.SingleTaskRow]
 
-    def tables(self) -> dict[str, Any]:
+    def list_tables(self) -> dict[str, Any]:
         singles = [dataclasses.asdict(each) | {"tail": each.tail} for each in self.singles]
         return {"rows": self.rows, "singles": singles}
 
@@ -229,21 +194,12 @@ def measure_buckets(watch: Watch, *, quick: bool = False) -> BucketMeasurement:
         return BucketMeasurement(setup.adapter, rows, singles)
 
 
-@dataclass(frozen=True, slots=True)
-class FieldMeasurement:
+@dataclass(frozen=True)
+class FieldMeasurement(Measurement):
     """Operations of fields, and products of other packages."""
 
-    device: DeviceInfo
     rows: list[fields.FieldRow]
     products: product_comparison.ProductComparison
-    targets: list[Target]
-
-    def tables(self) -> dict[str, Any]:
-        return {
-            "rows": self.rows,
-            "products": self.products,
-            "aims": targets_as_dicts(self.targets),
-        }
 
 
 def measure_fields(
@@ -260,25 +216,23 @@ def measure_fields(
         *fields.check_targets(rows, gpu.device),
         *product_comparison.check_targets(products, gpu.device),
     ]
-    return FieldMeasurement(gpu.device, rows, products, targets)
+    return FieldMeasurement(gpu.device, rows, products, targets=targets)
 
 
-@dataclass(frozen=True, slots=True)
-class TransformMeasurement:
+@dataclass(frozen=True)
+class TransformMeasurement(Measurement):
     """Number-theoretic transforms, and those of other packages."""
 
-    device: DeviceInfo
     by_field: list[list[transforms.TransformRow]]
     comparisons: list[transform_comparison.TransformComparison]
     absent: list[str]
     """Packages that are not installed."""
-    targets: list[Target]
 
     @property
     def rows(self) -> list[transforms.TransformRow]:
         return [row for rows in self.by_field for row in rows]
 
-    def tables(self) -> dict[str, Any]:
+    def list_tables(self) -> dict[str, Any]:
         growth = transforms.compute_growth(self.rows)
         return {
             "rows": [
@@ -287,7 +241,6 @@ class TransformMeasurement:
             ],
             "duels": self.comparisons,
             "absent": self.absent,
-            "aims": targets_as_dicts(self.targets),
         }
 
 
@@ -312,25 +265,16 @@ def measure_transforms(
         )
     rows = [row for field_rows in by_field for row in field_rows]
     targets = transforms.check_targets(rows, gpu.device)
-    return TransformMeasurement(gpu.device, by_field, comparisons, absent, targets)
+    return TransformMeasurement(gpu.device, by_field, comparisons, absent, targets=targets)
 
 
-@dataclass(frozen=True, slots=True)
-class MsmMeasurement:
+@dataclass(frozen=True)
+class MsmMeasurement(Measurement):
     """Multi-scalar multiplications, and compile times on a software device."""
 
-    device: DeviceInfo
     curves: list[msm.CurveTimes]
-    compiled: dict[str, dict[str, float]]
+    compile_s: dict[str, dict[str, float]]
     """Seconds by curve and pipeline."""
-    targets: list[Target]
-
-    def tables(self) -> dict[str, Any]:
-        return {
-            "curves": self.curves,
-            "compile_s": self.compiled,
-            "aims": targets_as_dicts(self.targets),
-        }
 
 
 def measure_msms(
@@ -354,27 +298,17 @@ def measure_msms(
         compiled.update(zip(curves, watch(timed, len(curves), "pipelines"), strict=True))
         for curve, seconds in compiled.items():
             targets += curve_pipelines.check_targets(curve, seconds)
-    return MsmMeasurement(gpu.device, measured, compiled, targets)
+    return MsmMeasurement(gpu.device, measured, compiled, targets=targets)
 
 
-@dataclass(frozen=True, slots=True)
-class KzgMeasurement:
+@dataclass(frozen=True)
+class KzgMeasurement(Measurement):
     """KZG functions by batch size, and the stages of cells with proofs."""
 
-    device: DeviceInfo
     rows: list[kzg.KzgRow]
     stages: list[kzg.StageRow]
-    product_rate: float | None
-    """Products per second in chains; None if no stages were measured."""
-    targets: list[Target]
-
-    def tables(self) -> dict[str, Any]:
-        return {
-            "rows": self.rows,
-            "stages": self.stages,
-            "device_products_per_second": self.product_rate,
-            "aims": targets_as_dicts(self.targets),
-        }
+    device_products_per_second: float | None
+    """Products in chains; None if no stages were measured."""
 
 
 def measure_kzg(
@@ -400,19 +334,15 @@ def measure_kzg(
         stages = [each.stages for each in times if each.stages is not None]
         rate = kzg.measure_product_rate(gpu) if stages else None
     rows = [row for each in times for row in each.rows]
-    return KzgMeasurement(gpu.device, rows, stages, rate, kzg.check_targets(rows, gpu.device))
+    targets = kzg.check_targets(rows, gpu.device)
+    return KzgMeasurement(gpu.device, rows, stages, rate, targets=targets)
 
 
-@dataclass(frozen=True, slots=True)
-class ExecutorTimes:
+@dataclass(frozen=True)
+class ExecutorTimes(Measurement):
     """GpuExecutor beside its backend."""
 
-    device: DeviceInfo
-    measured: executor_jobs.ExecutorMeasurement
-    targets: list[Target]
-
-    def tables(self) -> dict[str, Any]:
-        return {"calls": self.measured, "aims": targets_as_dicts(self.targets)}
+    calls: executor_jobs.ExecutorMeasurement
 
 
 def measure_executor(_watch: Watch, *, quick: bool = False) -> ExecutorTimes:
@@ -424,22 +354,18 @@ def measure_executor(_watch: Watch, *, quick: bool = False) -> ExecutorTimes:
         else executor_jobs.measure_executor()
     )
     targets = executor_jobs.check_targets(measured, on_gpu=device.kind != "cpu")
-    return ExecutorTimes(device, measured, targets)
+    return ExecutorTimes(device, measured, targets=targets)
 
 
-@dataclass(frozen=True, slots=True)
-class PeersMeasurement:
+@dataclass(frozen=True)
+class PeersMeasurement(Measurement):
     """This package and its peers on the same work."""
 
-    device: DeviceInfo
     packages: list[peers.PeerState]
     """All of them; those that are absent too."""
     rows: list[peers.PeerRow]
     left_out: dict[str, str]
     """Operations that were not measured, with the reason."""
-
-    def tables(self) -> dict[str, Any]:
-        return {"packages": self.packages, "rows": self.rows, "left_out": self.left_out}
 
 
 def measure_peers(watch: Watch, *, quick: bool = False) -> PeersMeasurement:
@@ -487,7 +413,7 @@ class Benchmark:
             seconds = time.perf_counter() - begun
             return BenchmarkResult.without("failed", f"{type(error).__name__}: {error}", seconds)
         seconds = time.perf_counter() - begun
-        return BenchmarkResult.of(measured.device, measured.tables(), seconds)
+        return BenchmarkResult.of(measured, seconds)
 
 
 BENCHMARKS: Mapping[str, Benchmark] = {

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from gpu_executor.bench.inputs import draw_elements
+from gpu_executor.bench.measurement import Target, is_h200
 from gpu_executor.bench.sampled import Sampled
-from gpu_executor.bench.targets import Target, is_h200
 from gpu_executor.bench.timing import (
     TimingBudget,
     record_graph,

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from gpu_executor.bench import batch, suite
 from gpu_executor.bench.batch import BatchRow, HotPath
-from gpu_executor.cli.bench_output import json_option, print_device, write_json
+from gpu_executor.cli.bench_output import json_option, print_device, report_measurement
 from gpu_executor.cli.output import console, format_count, make_table
 from gpu_executor.cli.progress import show_progress
 
@@ -26,11 +26,10 @@ def bench_batch(all_sizes: bool, json_file: Path | None) -> None:
     """Sequential and pipelined batches; host time of a chunk."""
     print_device(suite.select_device())
     measured = suite.measure_batches(show_progress, all_sizes=all_sizes)
-    file = write_json(json_file, "batch", measured)
-    console.print(_make_batches_table(measured.rows))
-    console.print(_summarize(measured.rows))
-    console.print(_make_hot_path_table(measured.hot_path))
-    file.report()
+    with report_measurement("batch", measured, json_file):
+        console.print(_make_batches_table(measured.rows))
+        console.print(_summarize(measured.rows))
+        console.print(_make_hot_path_table(measured.hot_path))
 
 
 def _make_batches_table(rows: Sequence[BatchRow]) -> Table:

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from gpu_executor.bench import buckets, suite
 from gpu_executor.bench.buckets import NOTHING, BucketRow, SingleTaskRow, Spread
-from gpu_executor.cli.bench_output import json_option, write_json
+from gpu_executor.cli.bench_output import json_option, report_measurement
 from gpu_executor.cli.output import console, format_milliseconds, make_table
 from gpu_executor.cli.progress import show_progress
 
@@ -21,15 +21,14 @@ def bench_buckets(json_file: Path | None) -> None:
     """Batches on WebGPU, with and without size buckets."""
     measured = suite.measure_buckets(show_progress)
     adapter, rows, singles = measured.device, measured.rows, measured.singles
-    file = write_json(json_file, "buckets", measured)
-    console.print(f"{adapter.name}, {adapter.backend}, wgpu-py {adapter.wgpu}\n")
-    console.print(_make_batches_table(rows))
-    console.print(_format_batches_legend(rows))
-    console.print(_make_single_tasks_table(singles))
-    console.print(_describe_created(rows, singles))
-    for paragraph in _analyse(rows, singles):
-        console.print(f"- {paragraph}")
-    file.report()
+    with report_measurement("buckets", measured, json_file):
+        console.print(f"{adapter.name}, {adapter.backend}, wgpu-py {adapter.wgpu}\n")
+        console.print(_make_batches_table(rows))
+        console.print(_format_batches_legend(rows))
+        console.print(_make_single_tasks_table(singles))
+        console.print(_describe_created(rows, singles))
+        for paragraph in _analyse(rows, singles):
+            console.print(f"- {paragraph}")
 
 
 def _make_batches_table(rows: Sequence[BucketRow]) -> Table:

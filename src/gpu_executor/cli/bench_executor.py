@@ -15,12 +15,7 @@ from gpu_executor.bench.executor_jobs import (
     THREADS,
     ExecutorMeasurement,
 )
-from gpu_executor.cli.bench_output import (
-    json_option,
-    print_device,
-    print_targets,
-    write_json,
-)
+from gpu_executor.cli.bench_output import json_option, print_device, report_measurement
 from gpu_executor.cli.output import (
     console,
     format_count,
@@ -38,10 +33,8 @@ def bench_executor(json_file: Path | None) -> None:
     print_device(suite.select_device())
     with show_work("calls and jobs"):
         found = suite.measure_executor(show_progress)
-    file = write_json(json_file, "executor", found)
-    console.print(_make_measurement_table(found.measured))
-    print_targets(found.targets)
-    file.report()
+    with report_measurement("executor", found, json_file):
+        console.print(_make_measurement_table(found.calls))
 
 
 def _make_measurement_table(measured: ExecutorMeasurement) -> Table:

@@ -13,9 +13,9 @@ from gpu_executor.bench.fields import FieldRow
 from gpu_executor.bench.product_comparison import ProductComparison
 from gpu_executor.cli.bench_output import (
     json_option,
+    print_absent,
     print_device,
-    print_targets,
-    write_json,
+    report_measurement,
 )
 from gpu_executor.cli.options import CountInMemory
 from gpu_executor.cli.output import (
@@ -54,14 +54,13 @@ def bench_fields(count: int | None, json_file: Path | None) -> None:
     print_device(suite.select_device())
     measured = suite.measure_fields(show_progress, count=count)
     rows, products = measured.rows, measured.products
-    file = write_json(json_file, "fields", measured)
-    console.print(_make_rates_table(rows))
-    console.print(_make_bandwidth_table(rows))
-    console.print(_make_reductions_table(rows))
-    console.print(LEGEND)
-    console.print(_make_products_table(products))
-    print_targets(measured.targets, products.absent)
-    file.report()
+    with report_measurement("fields", measured, json_file):
+        console.print(_make_rates_table(rows))
+        console.print(_make_bandwidth_table(rows))
+        console.print(_make_reductions_table(rows))
+        console.print(LEGEND)
+        console.print(_make_products_table(products))
+        print_absent(products.absent)
 
 
 def _make_rates_table(rows: Sequence[FieldRow]) -> Table:

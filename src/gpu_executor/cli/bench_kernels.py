@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import click
@@ -10,14 +9,7 @@ from rich.table import Table
 
 from gpu_executor.bench import kernels
 from gpu_executor.bench.kernels import KernelMeasurement
-from gpu_executor.bench.suite import MeasuredTables
-from gpu_executor.bench.targets import targets_as_dicts
-from gpu_executor.cli.bench_output import (
-    json_option,
-    print_device,
-    print_targets,
-    write_json,
-)
+from gpu_executor.cli.bench_output import json_option, print_device, report_measurement
 from gpu_executor.cli.output import console, format_milliseconds, make_table
 from gpu_executor.cli.progress import show_work
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
@@ -38,17 +30,13 @@ def bench_kernels(json_file: Path | None) -> None:
         print_device(gpu.device)
         with show_work("matrix products and reductions"):
             measured = kernels.measure_kernels(gpu, kernels.choose_sizes(gpu.device))
-    targets = kernels.check_targets(measured, gpu.device)
-    content = dataclasses.asdict(measured) | {"aims": targets_as_dicts(targets)}
-    file = write_json(json_file, "kernels", MeasuredTables(gpu.device, content))
-    console.print(_make_table(measured))
-    console.print(
-        f"f32 arithmetic: {measured.f32_flops / 1e12:.3g} TFLOP/s; copy: "
-        f"{measured.copy_bytes_per_second / 1e9:,.0f} GB/s, read and written\n"
-    )
-    console.print(LEGEND)
-    print_targets(targets)
-    file.report()
+    with report_measurement("kernels", measured, json_file):
+        console.print(_make_table(measured))
+        console.print(
+            f"f32 arithmetic: {measured.f32_flops / 1e12:.3g} TFLOP/s; copy: "
+            f"{measured.copy_bytes_per_second / 1e9:,.0f} GB/s, read and written\n"
+        )
+        console.print(LEGEND)
 
 
 def _make_table(measured: KernelMeasurement) -> Table:

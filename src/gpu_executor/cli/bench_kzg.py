@@ -16,8 +16,7 @@ from gpu_executor.cli.bench_output import (
     format_millions,
     json_option,
     print_device,
-    print_targets,
-    write_json,
+    report_measurement,
 )
 from gpu_executor.cli.options import CountInMemory
 from gpu_executor.cli.output import console, make_table
@@ -64,14 +63,12 @@ def bench_kzg(
     measured = suite.measure_kzg(
         show_progress, path=path, batches=batches, functions=functions, peer=peer
     )
-    file = write_json(json_file, "kzg", measured)
-    console.print(_make_table(measured.rows))
-    console.print(LEGEND)
-    if measured.product_rate is not None:
-        console.print(_make_stages_table(measured.stages, measured.product_rate))
-        console.print(STAGES_LEGEND)
-    print_targets(measured.targets)
-    file.report()
+    with report_measurement("kzg", measured, json_file):
+        console.print(_make_table(measured.rows))
+        console.print(LEGEND)
+        if measured.device_products_per_second is not None:
+            console.print(_make_stages_table(measured.stages, measured.device_products_per_second))
+            console.print(STAGES_LEGEND)
 
 
 def _make_table(rows: Sequence[KzgRow]) -> Table:

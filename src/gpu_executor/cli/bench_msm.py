@@ -15,8 +15,7 @@ from gpu_executor.cli.bench_output import (
     format_millions,
     json_option,
     print_device,
-    print_targets,
-    write_json,
+    report_measurement,
 )
 from gpu_executor.cli.output import console, make_table
 from gpu_executor.cli.progress import show_progress
@@ -66,21 +65,19 @@ def bench_msm(largest: int | None, curves: tuple[str, ...], json_file: Path | No
     """Multi-scalar multiplications by curve, size and stage."""
     print_device(suite.select_device())
     found = suite.measure_msms(show_progress, largest=largest, curves=curves)
-    measured, compiled = found.curves, found.compiled
-    file = write_json(json_file, "msm", found)
-    for table, legend in (
-        (_make_sizes_table(measured), SIZES_LEGEND),
-        (_make_stages_table(measured), STAGES_LEGEND),
-        (_make_precomputed_table(measured), TABLES_LEGEND),
-        (_make_skews_table(measured), SKEWS_LEGEND),
-    ):
-        console.print(table)
-        console.print(legend)
-    if compiled:
-        console.print(_make_compile_table(compiled))
-        console.print(COMPILE_LEGEND)
-    print_targets(found.targets)
-    file.report()
+    measured, compiled = found.curves, found.compile_s
+    with report_measurement("msm", found, json_file):
+        for table, legend in (
+            (_make_sizes_table(measured), SIZES_LEGEND),
+            (_make_stages_table(measured), STAGES_LEGEND),
+            (_make_precomputed_table(measured), TABLES_LEGEND),
+            (_make_skews_table(measured), SKEWS_LEGEND),
+        ):
+            console.print(table)
+            console.print(legend)
+        if compiled:
+            console.print(_make_compile_table(compiled))
+            console.print(COMPILE_LEGEND)
 
 
 def _make_sizes_table(measured: Sequence[CurveTimes]) -> Table:

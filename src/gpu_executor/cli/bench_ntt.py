@@ -13,9 +13,9 @@ from gpu_executor.bench.transform_comparison import TransformComparison
 from gpu_executor.bench.transforms import TransformRow
 from gpu_executor.cli.bench_output import (
     json_option,
+    print_absent,
     print_device,
-    print_targets,
-    write_json,
+    report_measurement,
 )
 from gpu_executor.cli.output import console, format_milliseconds, make_table
 from gpu_executor.cli.progress import show_progress
@@ -48,16 +48,15 @@ def bench_ntt(largest: int | None, json_file: Path | None) -> None:
     """Number-theoretic transforms, ours and other packages'."""
     print_device(suite.select_device())
     measured = suite.measure_transforms(show_progress, largest=largest)
-    file = write_json(json_file, "ntt", measured)
-    for field_rows in measured.by_field:
-        console.print(_make_transforms_table(field_rows))
-        console.print(_make_host_table(field_rows))
-        console.print(_make_polynomials_table(field_rows))
-    console.print(LEGEND)
-    if measured.comparisons:
-        console.print(_make_comparisons_table(measured.comparisons))
-    print_targets(measured.targets, measured.absent)
-    file.report()
+    with report_measurement("ntt", measured, json_file):
+        for field_rows in measured.by_field:
+            console.print(_make_transforms_table(field_rows))
+            console.print(_make_host_table(field_rows))
+            console.print(_make_polynomials_table(field_rows))
+        console.print(LEGEND)
+        if measured.comparisons:
+            console.print(_make_comparisons_table(measured.comparisons))
+        print_absent(measured.absent)
 
 
 def _make_transforms_table(rows: Sequence[TransformRow]) -> Table:

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from gpu_executor.bench import opening, suite
-from gpu_executor.bench.targets import targets_as_dicts
-from gpu_executor.cli.bench_output import json_option, print_device, print_targets, write_json
+from gpu_executor.bench.measurement import MeasuredRows
+from gpu_executor.cli.bench_output import json_option, print_device, report_measurement
 from gpu_executor.cli.output import console, make_table, print_text
 
 COLUMNS = {
@@ -36,19 +36,16 @@ def bench_opening(rounds: int, json_file: Path | None) -> None:
     device = suite.select_device()
     print_device(device)
     rows = opening.measure_opening(device, rounds)
-    targets = opening.check_targets(rows)
-    tables = {"rows": rows, "aims": targets_as_dicts(targets)}
-    file = write_json(json_file, "opening", suite.MeasuredTables(device, tables))
-    table = make_table("The first result of a process (ms)", "process", *COLUMNS.values())
-    for row in rows:
-        table.add_row(row.what, *(_format(getattr(row, name)) for name in COLUMNS))
-    console.print(table)
-    console.print(LEGEND)
-    for row in rows:
-        if row.printed:
-            print_text(f"{row.what} wrote to stderr:\n{row.printed}")
-    print_targets(targets)
-    file.report()
+    measured = MeasuredRows(device, rows, targets=opening.check_targets(rows))
+    with report_measurement("opening", measured, json_file):
+        table = make_table("The first result of a process (ms)", "process", *COLUMNS.values())
+        for row in rows:
+            table.add_row(row.what, *(_format(getattr(row, name)) for name in COLUMNS))
+        console.print(table)
+        console.print(LEGEND)
+        for row in rows:
+            if row.printed:
+                print_text(f"{row.what} wrote to stderr:\n{row.printed}")
 
 
 def _format(milliseconds: float) -> str:

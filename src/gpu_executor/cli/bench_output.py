@@ -1,13 +1,15 @@
-"""Output of all benchmarks: the device, the targets, and a JSON file."""
+"""Output of all benchmarks: the device, tables, targets, and a JSON file."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from rich.table import Table
+
+from gpu_executor.bench.measurement import Measurement, Target
 from gpu_executor.bench.results import BenchmarkResult, BenchmarkRun, describe_environment
-from gpu_executor.bench.suite import Measurement
-from gpu_executor.bench.targets import Target
 from gpu_executor.cli.options import make_json_option
 from gpu_executor.cli.output import JsonOutput, console, make_table, print_text
 from gpu_executor.device_info import DeviceInfo
@@ -19,12 +21,24 @@ def print_device(device: DeviceInfo) -> None:
     print_text(f"{device.name}, {device.driver} {device.driver_version}\n")
 
 
-def print_targets(targets: Sequence[Target], absent: Sequence[str] = ()) -> None:
-    """Print a line for each package that is not installed, then the targets."""
-    for package in absent:
+@contextlib.contextmanager
+def report_measurement(name: str, measured: Measurement, json_file: Path | None) -> Iterator[None]:
+    """Write the file of --json before the block, which prints the tables of the benchmark, and
+    print its targets after the block. If the block fails, the file is there."""
+    file = _write_json(json_file, name, measured)
+    yield
+    if measured.targets:
+        console.print(_make_targets_table(measured.targets))
+    file.report()
+
+
+def print_absent(packages: Sequence[str]) -> None:
+    """Print a line for each package that is not installed."""
+    for package in packages:
         console.print(f"{package} is not installed: no comparison with it\n")
-    if not targets:
-        return
+
+
+def _make_targets_table(targets: Sequence[Target]) -> Table:
     table = make_table("Targets on this device", "what", "measured", "target", "met")
     for each in targets:
         bound = "at most" if each.at_most else "at least"
@@ -34,15 +48,15 @@ def print_targets(targets: Sequence[Target], absent: Sequence[str] = ()) -> None
             f"{bound} {each.aim:g} {each.unit}",
             "yes" if each.met else "no",
         )
-    console.print(table)
+    return table
 
 
-def write_json(path: Path | None, name: str, measured: Measurement) -> JsonOutput:
+def _write_json(path: Path | None, name: str, measured: Measurement) -> JsonOutput:
     """Write the measurements of one benchmark to the file of --json, with their environment."""
     if path is None:
         return JsonOutput(None, {})
     run = BenchmarkRun(describe_environment(measured.device))
-    run.benchmarks[name] = BenchmarkResult.of(measured.device, measured.tables())
+    run.benchmarks[name] = BenchmarkResult.of(measured)
     return JsonOutput(path, run.as_dict())
 
 

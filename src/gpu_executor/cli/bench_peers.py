@@ -12,7 +12,7 @@ from rich.table import Table
 from gpu_executor.bench import suite
 from gpu_executor.bench.peers import PeerRow, PeerState
 from gpu_executor.bench.suite import PeersMeasurement
-from gpu_executor.cli.bench_output import json_option, print_device, write_json
+from gpu_executor.cli.bench_output import json_option, print_device, report_measurement
 from gpu_executor.cli.output import (
     console,
     format_count,
@@ -45,14 +45,13 @@ def bench_peers(quick: bool, json_file: Path | None) -> None:
     """Other packages on the same work in the same run."""
     print_device(suite.select_device())
     measured = suite.measure_peers(show_progress, quick=quick)
-    file = write_json(json_file, "peers", measured)
-    for table in _make_tables(measured):
-        console.print(table)
-    console.print(_make_first_calls_table(measured.packages))
-    console.print(LEGEND)
-    for line in _describe_programs(measured):
-        console.print(line, markup=False)
-    file.report()
+    with report_measurement("peers", measured, json_file):
+        for table in _make_tables(measured):
+            console.print(table)
+        console.print(_make_first_calls_table(measured.packages))
+        console.print(LEGEND)
+        for line in _describe_programs(measured):
+            console.print(line, markup=False)
 
 
 def _make_tables(measured: PeersMeasurement) -> Iterator[Table]:

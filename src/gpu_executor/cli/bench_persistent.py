@@ -12,12 +12,7 @@ from gpu_executor.bench import suite
 from gpu_executor.bench.first_call import FirstCallTimes
 from gpu_executor.bench.overhead import KernelRate, Overhead
 from gpu_executor.bench.persistent import PersistentRow
-from gpu_executor.cli.bench_output import (
-    json_option,
-    print_device,
-    print_targets,
-    write_json,
-)
+from gpu_executor.cli.bench_output import json_option, print_device, report_measurement
 from gpu_executor.cli.output import (
     console,
     format_count,
@@ -44,15 +39,13 @@ def bench_persistent(json_file: Path | None) -> None:
     """One-shot and persistent calls, their floors, kernels."""
     print_device(suite.select_device())
     measured = suite.measure_persistent(show_progress)
-    file = write_json(json_file, "persistent", measured)
-    print_comparison(measured.rows)
-    console.print(_make_stages_table(measured.rows))
-    console.print(_make_overheads_table(measured.ratios))
-    console.print(OVERHEAD_LEGEND)
-    console.print(_make_rates_table(measured.rates))
-    console.print(_describe_first_call(measured.first))
-    print_targets(measured.targets)
-    file.report()
+    with report_measurement("persistent", measured, json_file):
+        print_comparison(measured.rows)
+        console.print(_make_stages_table(measured.rows))
+        console.print(_make_overheads_table(measured.ratios))
+        console.print(OVERHEAD_LEGEND)
+        console.print(_make_rates_table(measured.rates))
+        console.print(_describe_first_call(measured.first_call_of_a_process))
 
 
 def print_comparison(rows: Sequence[PersistentRow]) -> None:

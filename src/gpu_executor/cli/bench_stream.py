@@ -9,7 +9,7 @@ from rich.table import Table
 
 from gpu_executor.bench import stream, suite
 from gpu_executor.bench.stream import StreamMeasurement
-from gpu_executor.cli.bench_output import json_option, print_device, write_json
+from gpu_executor.cli.bench_output import json_option, print_device, report_measurement
 from gpu_executor.cli.options import CountInMemory
 from gpu_executor.cli.output import (
     console,
@@ -39,11 +39,10 @@ def bench_stream(count: int | None, json_file: Path | None) -> None:
     """Streamed additions against copies of the same bytes."""
     print_device(suite.select_device())
     found = suite.measure_stream(show_progress, count=count)
-    file = write_json(json_file, "stream", found)
-    console.print(_make_copies_table(found.measured))
-    console.print(_make_streams_table(found.measured, found.device))
-    console.print(LEGEND)
-    file.report()
+    with report_measurement("stream", found, json_file):
+        console.print(_make_copies_table(found.measured))
+        console.print(_make_streams_table(found.measured, found.device))
+        console.print(LEGEND)
 
 
 def _make_copies_table(measured: StreamMeasurement) -> Table:

@@ -36,13 +36,8 @@ def demo(output: Path) -> None:
     batches = suite.measure_batches(show_progress, quick=True)
     streams = suite.measure_stream(show_progress, quick=True)
     run = BenchmarkRun(describe_environment(calls.device), quick=True)
-    measured: dict[str, suite.Measurement] = {
-        "persistent": calls,
-        "batch": batches,
-        "stream": streams,
-    }
-    for name, each in measured.items():
-        run.benchmarks[name] = BenchmarkResult.of(each.device, each.tables())
+    for name, each in (("persistent", calls), ("batch", batches), ("stream", streams)):
+        run.benchmarks[name] = BenchmarkResult.of(each)
     write_report(make_page(run), output)
     console.print("`gpu-executor bench all` measures everything.")
     print_text(f"A page with charts and the pipeline: {output.resolve()}")
