@@ -158,6 +158,8 @@ def test_fields_of_curves_are_named_by_one_pattern(module: Any) -> None:
         new = f"{name.removesuffix('_FN')}_{kind}"
         with pytest.raises(RemovedNameError, match=rf"{name} is now {module.__name__}\.{new}$"):
             getattr(module, name)
+        with pytest.raises(ImportError, match=rf"{name} is now {module.__name__}\.{new}$"):
+            exec(f"from {module.__name__} import {name}")
         assert not hasattr(module, name)
         assert getattr(module, new).name == new.lower()
         assert new in module.__all__

@@ -7,6 +7,7 @@ Roots of unity are powers of the smallest generator. For all of these primes, ot
 on that generator. A prime's docstring says where some libraries use other roots.
 """
 
+import sys
 from typing import NoReturn
 
 from gpu_executor.errors import RemovedNameError
@@ -61,8 +62,13 @@ RENAMED = {
 
 
 def refuse_name(module: str, name: str) -> NoReturn:
-    """Raise for a name that a module of fields or primes does not have; for one of an earlier
-    version the error says the new name."""
+    """Raise for a name that `__getattr__` of a package of fields or primes does not find; for one
+    of an earlier version the error says the new name."""
     if name in RENAMED:
-        raise RemovedNameError(f"{module}.{name} is now {module}.{RENAMED[name]}")
+        message = f"{module}.{name} is now {module}.{RENAMED[name]}"
+        # `from package import name` first asks for the attribute in this function of importlib.
+        # It would replace an AttributeError by an ImportError that does not say the new name.
+        if sys._getframe(2).f_code.co_name == "_handle_fromlist":
+            raise ImportError(message, name=module)
+        raise RemovedNameError(message)
     raise AttributeError(f"module {module!r} has no attribute {name!r}")
