@@ -106,7 +106,7 @@ def check_targets(measured: ExecutorMeasurement, *, on_gpu: bool) -> list[Target
 
 def _time_fastest(functions: list[Function], rounds: int) -> list[Sampled]:
     """Return the seconds of the fastest call of each function, in interleaved rounds."""
-    taken = time_interleaved(functions, budget=0, min_rounds=rounds, max_rounds=rounds)
+    taken = time_interleaved(functions, min_rounds=rounds)
     return [Sampled.fastest(times) for times in zip(*taken, strict=True)]
 
 

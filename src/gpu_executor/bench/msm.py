@@ -381,9 +381,7 @@ class _CurveBenchmark:
         begun, warm_up = perf_counter(), 0 if self._on_cpu else WARM_UP_SECONDS
         while perf_counter() - begun < warm_up:
             functions[0]()
-        rounds = time_interleaved(
-            functions, budget=0, min_rounds=self._repeats, max_rounds=self._repeats
-        )
+        rounds = time_interleaved(functions, min_rounds=self._repeats)
         return [list(times) for times in zip(*rounds, strict=True)]
 
 

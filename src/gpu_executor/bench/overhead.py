@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,7 +79,10 @@ class KernelRate:
 
 def measure_small_call(settings: Settings) -> Overhead:
     """Compare a call of 64 elements with a bare submission of its commands and a wait."""
-    with _open_session(settings) as session, _open_slot(session, SMALL) as (call, prepared, slot):
+    with (
+        closing(Session(settings)) as session,
+        _open_slot(session, SMALL) as (call, prepared, slot),
+    ):
 
         def run() -> None:
             session.run(call.signature.kernel, call.inputs, False)
@@ -92,7 +96,10 @@ def measure_medium_call(settings: Settings) -> Overhead:
     """Compare a call of 1 Mi elements on plain arrays with the sum of its copies and its kernel,
     each timed alone.
     """
-    with _open_session(settings) as session, _open_slot(session, MEDIUM) as (call, prepared, slot):
+    with (
+        closing(Session(settings)) as session,
+        _open_slot(session, MEDIUM) as (call, prepared, slot),
+    ):
 
         def fill() -> None:
             for chunk, groups in prepared.chunks:
@@ -127,7 +134,7 @@ def measure_planned_call(settings: Settings, count: int) -> Overhead:
     kernel = load("bls12_381_fq_add")
     arrays = [tile_elements(BLS12_381_FQ, count, seed) for seed in (1, 2)]
     into, back = sum(each.nbytes for each in arrays), arrays[0].nbytes
-    with _open_session(settings) as session, contextlib.ExitStack() as stack:
+    with closing(Session(settings)) as session, contextlib.ExitStack() as stack:
         resources = session.resources
 
         def allocate(purpose: Purpose, nbytes: int) -> Allocation:
@@ -179,7 +186,7 @@ def _name_call(count: int) -> str:
 
 def measure_kernel_rates(settings: Settings) -> Iterator[KernelRate]:
     """Measure additions and products in device memory, and chains of dependent products."""
-    with _open_session(settings) as session:
+    with closing(Session(settings)) as session:
         gpu = session.info.kind != "cpu"
         count, chains, length = GPU_SIZES if gpu else CPU_SIZES
         for prime in (BLS12_381_FQ, BLS12_381_FR):
@@ -203,15 +210,6 @@ def _measure_chain(session: Session, prime: Prime, count: int, length: int) -> K
 
 
 @contextlib.contextmanager
-def _open_session(settings: Settings) -> Iterator[Session]:
-    session = Session(settings)
-    try:
-        yield session
-    finally:
-        session.close()
-
-
-@contextlib.contextmanager
 def _open_slot(session: Session, count: int) -> Iterator[tuple[Call, PreparedCall, Slot]]:
     """Prepare a field addition of `count` elements on the host-visible path, with a slot of its
     own.
@@ -220,11 +218,8 @@ def _open_slot(session: Session, count: int) -> Iterator[tuple[Call, PreparedCal
     prepared = session.prepare(load("bls12_381_fq_add"), (a, b), False)
     call = prepared.signature.make_call((a, b))
     call.make_outputs()
-    slot = Slot(session.resources, prepared.slot_key.layout)
-    try:
+    with closing(Slot(session.resources, prepared.slot_key.layout)) as slot:
         yield call, prepared, slot
-    finally:
-        slot.close()
 
 
 @contextlib.contextmanager
@@ -252,10 +247,8 @@ def _prepare_bare_submission(
         queue_submit(queue, 1, submission.submit_info, null)
         wait_semaphores(handle, submission.wait_info, 1 << 62)
 
-    try:
+    with closing(timeline):
         yield submit
-    finally:
-        timeline.close()
 
 
 def _time_rounds(functions: list[Function]) -> list[float]:

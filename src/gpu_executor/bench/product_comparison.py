@@ -70,7 +70,7 @@ def compare_products(
     methods, absent = _prepare_methods(gpu, count)
     _check(methods)
     calls = [each.multiply for each in methods]
-    taken = list(time_interleaved(calls, budget=0, min_rounds=rounds, max_rounds=rounds))
+    taken = list(time_interleaved(calls, min_rounds=rounds))
     # Medians of the ratios within each round, for the reason given in `batch.BatchRow`.
     slower = [Sampled.median(times[i] / times[0] for times in taken) for i in range(len(calls))]
     times = [

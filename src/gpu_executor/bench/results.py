@@ -68,7 +68,9 @@ WITH_UNIT_COLUMN = frozenset({"measured", "floor"})
 RATIO = "x"
 NO_FIGURES = frozenset({"timelines", "aims"})
 """Tables without figures of their own: events, and targets of figures in other tables."""
-TIMES, RATES = frozenset({"ms", "us", "s"}), frozenset({"/s", "B/s"})
+MILLISECONDS = {"ms": 1.0, "us": 1e-3, "s": 1e3}
+"""The units of times, in milliseconds."""
+TIMES, RATES = frozenset(MILLISECONDS), frozenset({"/s", "B/s"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,9 +112,7 @@ def measure_streams(
         # Copies use the backend's internals: the device, queues and arrays of the additions.
         with _prepare_copies(gpu._session, mapped.inputs, mapped.out, chunk) as copies:
             functions = [*copies, *(_prepare_add(gpu, kernel, kind) for kind in kinds)]
-            rounds = list(
-                watch(time_interleaved(functions, budget=0, min_rounds=turns, max_rounds=turns))
-            )
+            rounds = list(watch(time_interleaved(functions, min_rounds=turns)))
         for kind in kinds:
             _check(gpu, kernel, kind)
     rates = [count / seconds for seconds in compute_medians(rounds)]

@@ -46,17 +46,17 @@ def time_function(
 def time_interleaved(
     functions: Sequence[Function],
     *,
-    budget: float,
     min_rounds: int,
-    max_rounds: int,
+    max_rounds: int | None = None,
+    budget: float = 0.0,
     warm_up_calls: int = 0,
     timed_calls: int = 1,
 ) -> Iterator[list[float]]:
     """Call the functions in rounds; yield the seconds of each function, round by round.
 
     Interleaving spreads a slow phase of the machine over all functions. Every round starts with the
-    next function. Each function is called once before the first round. There are `max_rounds`
-    rounds, or fewer if the budget in seconds is used up, but at least `min_rounds`.
+    next function. Each function is called once before the first round. There are `min_rounds`
+    rounds, and more up to `max_rounds` until the budget in seconds is used up.
 
     In a round each function is called `warm_up_calls` times untimed and then `timed_calls` times,
     all in a row, because some functions are slower right after another one ran. A round yields
@@ -66,7 +66,7 @@ def time_interleaved(
         function()
     order = deque(range(len(functions)))
     end = time.perf_counter() + budget
-    for number in range(max_rounds):
+    for number in range(max_rounds or min_rounds):
         if number >= min_rounds and time.perf_counter() > end:
             return
         taken = [[0.0] * len(functions) for _ in range(timed_calls)]

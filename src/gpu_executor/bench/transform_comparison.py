@@ -106,9 +106,7 @@ def compare_transforms(
 def _compare(work: _ComparedWork, rounds: int) -> TransformComparison:
     if not np.array_equal(work.theirs(), work.ours()):
         raise AssertionError(f"{work.package}: the results of {work.what} differ")
-    taken = list(
-        time_interleaved([work.theirs, work.ours], budget=0, min_rounds=rounds, max_rounds=rounds)
-    )
+    taken = list(time_interleaved([work.theirs, work.ours], min_rounds=rounds))
     theirs, ours = compute_medians(taken)
     faster = Sampled.median(times[0] / times[1] for times in taken)
     return TransformComparison(work.package, work.what, theirs * 1e3, ours * 1e3, faster)

@@ -11,8 +11,9 @@ from rich.table import Table
 from gpu_executor.bench import batch, suite
 from gpu_executor.bench.batch import BatchRow, HotPath
 from gpu_executor.cli.bench_output import json_option, print_device, report_measurement
-from gpu_executor.cli.output import console, format_count, make_table
+from gpu_executor.cli.output import console, make_table
 from gpu_executor.cli.progress import show_progress
+from gpu_executor.report.format import format_count
 
 QUEUE_COUNTS = {"one": "one", "split": "three"}
 

@@ -13,10 +13,9 @@ from gpu_executor.bench.comparison import (
     RunComparison,
     compare_runs,
 )
-from gpu_executor.bench.results import Series, read_run
+from gpu_executor.bench.results import MILLISECONDS, Series, read_run
 from gpu_executor.cli.output import console, format_milliseconds, format_rate, make_table
 
-MILLISECONDS = {"ms": 1.0, "us": 1e-3, "s": 1e3}
 File = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 

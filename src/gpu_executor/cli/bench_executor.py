@@ -16,14 +16,9 @@ from gpu_executor.bench.executor_jobs import (
     ExecutorMeasurement,
 )
 from gpu_executor.cli.bench_output import json_option, print_device, report_measurement
-from gpu_executor.cli.output import (
-    console,
-    format_count,
-    format_milliseconds,
-    format_rate,
-    make_table,
-)
+from gpu_executor.cli.output import console, format_milliseconds, format_rate, make_table
 from gpu_executor.cli.progress import show_progress, show_work
+from gpu_executor.report.format import format_count
 
 
 @click.command("executor")

@@ -18,14 +18,9 @@ from gpu_executor.cli.bench_output import (
     report_measurement,
 )
 from gpu_executor.cli.options import CountInMemory
-from gpu_executor.cli.output import (
-    console,
-    format_count,
-    format_milliseconds,
-    format_rate,
-    make_table,
-)
+from gpu_executor.cli.output import console, format_milliseconds, format_rate, make_table
 from gpu_executor.cli.progress import show_progress
+from gpu_executor.report.format import format_count
 
 PRODUCT_BYTES = 600
 """Memory of a product, roughly: operands and results as words and as Python's integers."""

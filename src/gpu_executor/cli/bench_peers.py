@@ -13,14 +13,9 @@ from gpu_executor.bench import suite
 from gpu_executor.bench.peers import PeerRow, PeerState
 from gpu_executor.bench.suite import PeersMeasurement
 from gpu_executor.cli.bench_output import json_option, print_device, report_measurement
-from gpu_executor.cli.output import (
-    console,
-    format_count,
-    format_milliseconds,
-    format_rate,
-    make_table,
-)
+from gpu_executor.cli.output import console, format_milliseconds, format_rate, make_table
 from gpu_executor.cli.progress import show_progress
+from gpu_executor.report.format import format_count
 
 UNITS = {
     "products": "BabyBear products",

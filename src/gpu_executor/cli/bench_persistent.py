@@ -13,14 +13,9 @@ from gpu_executor.bench.first_call import FirstCallTimes
 from gpu_executor.bench.overhead import KernelRate, Overhead
 from gpu_executor.bench.persistent import PersistentRow
 from gpu_executor.cli.bench_output import json_option, print_device, report_measurement
-from gpu_executor.cli.output import (
-    console,
-    format_count,
-    format_milliseconds,
-    format_rate,
-    make_table,
-)
+from gpu_executor.cli.output import console, format_milliseconds, format_rate, make_table
 from gpu_executor.cli.progress import show_progress
+from gpu_executor.report.format import format_count
 from gpu_executor.telemetry.stages import STAGES
 
 STAGE_HEADINGS = {"descriptors": "sets", "recording": "record"}

@@ -11,15 +11,10 @@ from gpu_executor.bench import stream, suite
 from gpu_executor.bench.stream import StreamMeasurement
 from gpu_executor.cli.bench_output import json_option, print_device, report_measurement
 from gpu_executor.cli.options import CountInMemory
-from gpu_executor.cli.output import (
-    console,
-    format_count,
-    format_milliseconds,
-    format_rate,
-    make_table,
-)
+from gpu_executor.cli.output import console, format_milliseconds, format_rate, make_table
 from gpu_executor.cli.progress import show_progress
 from gpu_executor.device_info import DeviceInfo
+from gpu_executor.report.format import format_count
 
 LEGEND = (
     "of the limit: the rate over that of copies in both directions at once, without a kernel.\n"

@@ -103,11 +103,3 @@ def format_digits(value: float) -> str:
 
 def format_gibibytes(value: int) -> str:
     return f"{value / (1 << 30):.1f} GiB"
-
-
-def format_count(count: int) -> str:
-    """Format multiples of 2^10 and 2^20 as 4 K or 1 M, other counts in full."""
-    for factor, suffix in ((1 << 20, " M"), (1 << 10, " K")):
-        if count >= factor and count % factor == 0:
-            return f"{count // factor}{suffix}"
-    return f"{count:,}"

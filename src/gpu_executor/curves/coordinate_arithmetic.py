@@ -221,8 +221,7 @@ def _get_lowest_bits(x: Any) -> Booleans:
     """Whether elements of a prime field are odd; of each, one column is fetched."""
     canonical = x.in_form("canonical").data
     columns = canonical[:, 0] if x.prime.element_shape else canonical
-    host = columns.numpy() if isinstance(columns, DeviceArray) else columns
-    return (host & 1).astype(np.bool_)
+    return (np.asarray(columns) & 1).astype(np.bool_)
 
 
 def _find_signs(key: CurveKey, y: Words, sign: Sign) -> Booleans:

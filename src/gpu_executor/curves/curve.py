@@ -773,8 +773,7 @@ def _describe_field(name: str, field: Any) -> tuple[Prime, int, int]:
 
 
 def _fetch_booleans(found: ElementData) -> Booleans:
-    host = found.numpy() if isinstance(found, DeviceArray) else found
-    return np.asarray(host).astype(np.bool_)
+    return np.asarray(found).astype(np.bool_)
 
 
 @functools.lru_cache(maxsize=64)

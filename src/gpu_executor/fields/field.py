@@ -485,8 +485,7 @@ class Field(FiniteField[FieldArray]):
 
     def _compare_words(self, a: ElementData, b: ElementData) -> npt.NDArray[np.bool_]:
         found = elementwise.compute(self.prime, "equal", [a, b], commutes=True)
-        host = found.numpy() if isinstance(found, DeviceArray) else found
-        return host.astype(np.bool_)
+        return np.asarray(found).astype(np.bool_)
 
     def _select_words(
         self, condition: npt.NDArray[np.bool_], a: ElementData, b: ElementData

@@ -96,8 +96,7 @@ def _stream(
     """The MSMs of points in host memory, computed on a device: words in host memory, in affine
     form. Scalars may be on that device."""
     if not device.runs_kernels:
-        found = scalars.numpy() if isinstance(scalars, DeviceArray) else scalars
-        return run_on_host(curve, points, found, batch)
+        return run_on_host(curve, points, np.asarray(scalars), batch)
     if device.is_recording:
         raise GpuError(
             "msm: points of the host cannot stream through a device that records a graph; copy "

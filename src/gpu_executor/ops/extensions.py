@@ -137,8 +137,7 @@ def join(field: Extension, coefficients: Sequence[ElementData]) -> ElementData:
 
 def compare(field: Extension, a: ElementData, b: ElementData) -> npt.NDArray[np.bool_]:
     """Whether elements are equal, on the host; they are broadcast."""
-    found = elementwise.compute(field.prime, "equal", [a, b], commutes=True)
-    host = found.numpy() if isinstance(found, DeviceArray) else found
+    host = np.asarray(elementwise.compute(field.prime, "equal", [a, b], commutes=True))
     axes = tuple(range(host.ndim - len(field.degrees), host.ndim))
     return np.asarray(host.all(axis=axes))
 

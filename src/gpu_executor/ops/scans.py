@@ -105,33 +105,37 @@ def make_scan_kernel(device: ArrayDevice, prime: Prime, name: str) -> Kernel:
 
 @sum_rows.by_steps
 def _sum_rows_by_steps(prime: Prime, x: DeviceArray, rows: int, columns: int) -> DeviceArray:
-    device: ArrayDevice = x.storage.device
-    work: list[Dispatch] = []
-    kernel = make_scan_kernel(device, prime, "partial_sums")
-    while True:
-        groups = -(-columns // ELEMENTS_PER_INVOCATION)
-        sums = make_elements(device, prime, rows * groups)
-        work.append(Dispatch(kernel, (x, sums), rows * groups, (columns, groups), grid_stride=True))
-        if groups == 1:
-            device.submit(work)
-            return sums
-        x, columns = sums, groups
+    return _fold_by_steps(prime, "partial_sums", x, rows, columns, ELEMENTS_PER_INVOCATION, ())
 
 
 @multiply_rows.by_steps
 def _multiply_rows_by_steps(prime: Prime, x: DeviceArray, rows: int, columns: int) -> DeviceArray:
+    return _fold_by_steps(prime, "chunk_products", x, rows, columns, CHUNK, (CHUNK,))
+
+
+def _fold_by_steps(
+    prime: Prime,
+    kernel_name: str,
+    x: DeviceArray,
+    rows: int,
+    columns: int,
+    chunk: int,
+    push: tuple[int, ...],
+) -> DeviceArray:
+    """Let a kernel fold every row in chunks, and those results again, until a row has one. Its push
+    words are the columns, those of `push`, and the chunks."""
     device: ArrayDevice = x.storage.device
     work: list[Dispatch] = []
-    kernel = make_scan_kernel(device, prime, "chunk_products")
+    kernel = make_scan_kernel(device, prime, kernel_name)
     while True:
-        chunks = -(-columns // CHUNK)
-        products = make_elements(device, prime, rows * chunks)
-        push_words = columns, CHUNK, chunks
-        work.append(Dispatch(kernel, (x, products), rows * chunks, push_words, grid_stride=True))
+        chunks = -(-columns // chunk)
+        folded = make_elements(device, prime, rows * chunks)
+        push_words = columns, *push, chunks
+        work.append(Dispatch(kernel, (x, folded), rows * chunks, push_words, grid_stride=True))
         if chunks == 1:
             device.submit(work)
-            return products
-        x, columns = products, chunks
+            return folded
+        x, columns = folded, chunks
 
 
 @multiply_prefixes.by_steps

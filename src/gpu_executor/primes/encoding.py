@@ -259,22 +259,3 @@ def _find_first_nonzero(rows: Bytes) -> int | None:
     if not np.ascontiguousarray(rows).any():
         return None
     return int(rows.any(axis=1).argmax())
-
-
-# --- forms ---
-
-
-def to_form(prime: Prime, elements: Elements) -> Elements:
-    """Convert canonical words to the form in which the prime's elements are stored."""
-    return elements if prime.canonical else _multiply(prime, elements, prime.r2_mod_p)
-
-
-def from_form(prime: Prime, elements: Elements) -> Elements:
-    """Convert words in the form in which the prime's elements are stored to canonical words."""
-    return elements if prime.canonical else _multiply(prime, elements, 1)
-
-
-def _multiply(prime: Prime, elements: Elements, factor: int) -> Elements:
-    """Return the Montgomery product of every element with the same factor."""
-    column = words.from_ints(prime, [factor]).reshape(prime.element_shape)
-    return words.mont_mul(prime, elements, np.broadcast_to(column, elements.shape))

@@ -244,7 +244,7 @@ def show_streams(name: str, title: str, given: Measurements, _run: BenchmarkRun)
         )
         for row in streams
     ]
-    (elements,) = (row for row in [given.result.tables["elements"]])
+    elements = given.result.tables["elements"]
     axis = ChartAxis("additions per second", format_rate, log=False)
     table = ValueTable(
         ["arrays", "time", "additions", "of the limit"],

@@ -6,10 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpu_executor.bench.results import BenchmarkResult, BenchmarkRun, Series
+from gpu_executor.bench.results import MILLISECONDS, BenchmarkResult, BenchmarkRun, Series
 from gpu_executor.report.charts import MARKERS, ChartLine, Dash, DataPoint, draw_marker_path
-
-MILLISECONDS = {"ms": 1.0, "us": 1e-3, "s": 1e3}
 
 
 @dataclass(frozen=True, slots=True)
