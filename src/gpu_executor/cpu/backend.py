@@ -89,7 +89,7 @@ class UsedInPlace:
 
 
 class CpuBackend(PlainArrays):
-    """Runs any kernel that has a `reference`, without a GPU.
+    """Runs any kernel that has a `reference`, without a GPU; another one raises `KernelError`.
 
     The references of field kernels are exact, and vectorised over the elements. Device arrays are
     in host memory.
@@ -121,25 +121,6 @@ class CpuBackend(PlainArrays):
         params: Any = None,
         out_shape: Any = None,
     ) -> Any:
-        """Run the kernel's reference on the arrays.
-
-        Args:
-            kernel (Kernel): A kernel that has a `reference`.
-            *arrays (array): Its inputs and in-out arguments in binding order: NumPy arrays, or
-                device arrays.
-            out (array | tuple): The array to write to, or a tuple of one per result; may be an
-                input.
-            keep (bool | None): True gives device arrays, False NumPy arrays; None gives device
-                arrays if any argument is one.
-            params (dict | tuple): Values of the kernel's parameters, by name or by position.
-            out_shape (tuple | list): Replaces the kernel's `out_shape`.
-
-        Returns:
-            The output or in-out argument, or a tuple of several in binding order.
-
-        Raises:
-            KernelError: The kernel has no reference.
-        """
         self._check_open()
         given = as_arrays(kernel, arrays)
         if keep or _are_on_device(given) or _are_on_device(list_outputs(out)):
@@ -249,14 +230,6 @@ class CpuBackend(PlainArrays):
         params: Any = None,
         out_shape: Any = None,
     ) -> CpuPlan:
-        """Return how `run` would run a call.
-
-        Args:
-            kernel (Kernel): The kernel.
-            *arrays (array): The arguments of `run`, or one integer alone, a number of elements.
-            params (dict | tuple): They change nothing here.
-            out_shape (tuple | list): As in `run`.
-        """
         self._check_open()
         given = self._view_all(arrays_to_explain(kernel, arrays))
         signature = check(kernel, given, out_shape=out_shape)

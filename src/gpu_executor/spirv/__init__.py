@@ -19,7 +19,7 @@ the Khronos SPIR-V specification, unified edition.
 """
 
 from gpu_executor.spirv.access import Access
-from gpu_executor.spirv.blocks import StorageBlock, UniformBlock
+from gpu_executor.spirv.blocks import StorageBlock
 from gpu_executor.spirv.constants import SpecConstant
 from gpu_executor.spirv.element_order import is_read_before_written
 from gpu_executor.spirv.interface import (
@@ -39,7 +39,6 @@ __all__ = [
     "ShaderInterface",
     "SpecConstant",
     "StorageBlock",
-    "UniformBlock",
     "is_read_before_written",
     "move_to_uniform_buffer",
     "read_interface",
