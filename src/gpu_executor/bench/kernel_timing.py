@@ -29,6 +29,8 @@ _BYTES = ElementType(np.dtype(np.uint8))
 UPLOADED = 4_096
 """The number of elements that are uploaded; the device repeats them to fill the array."""
 WARM_UP_SECONDS = 0.2
+REPEATS = 10
+"""Dispatches of a kernel in one submission."""
 
 
 def time_kernel(
@@ -39,7 +41,6 @@ def time_kernel(
     *,
     work_group: int,
     per_invocation: int = 1,
-    repeats: int = 10,
 ) -> Sampled:
     """Return the median seconds of one dispatch on `count` elements in device-local memory."""
     resources = session.resources
@@ -62,7 +63,7 @@ def time_kernel(
             stack,
             resources,
             [lambda recorder: recorder.dispatch(pipeline, sets, push, grid)],
-            repeats,
+            REPEATS,
         )
         if status[0] != STATUS_CLEAR:
             raise AssertionError(f"{kernel.name} reported elements out of range among valid ones")
@@ -70,7 +71,10 @@ def time_kernel(
 
 
 def time_calls(
-    session: Session, calls: Sequence[tuple[Kernel, Sequence[DeviceArray]]], *, repeats: int = 10
+    session: Session,
+    calls: Sequence[tuple[Kernel, Sequence[DeviceArray]]],
+    *,
+    repeats: int = REPEATS,
 ) -> list[Sampled]:
     """Return the median seconds of calls on device arrays, alternating in one submission.
 

@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.kernel import Constant, Kernel
-from gpu_executor.kernel.arguments import declare_buffers
 from gpu_executor.kernels.modules import SpecId, load_spirv
-from gpu_executor.kernels.passes import get_first_shape, refuse_shapes
+from gpu_executor.kernels.passes import make_pass_kernel
 from gpu_executor.primes import Prime
 from gpu_executor.primes.prime import LimbLayout
 
@@ -87,14 +86,6 @@ def _make_kernel(
     prime: Prime, module: str, parameters: Mapping[int, Constant], dtypes: Sequence[np.dtype[Any]]
 ) -> Kernel:
     modulus = enumerate(LIMBS.split(prime.modulus), SpecId.MODULUS)
-    return Kernel.from_spirv(
-        load_spirv(module),
-        count=True,
-        buffers=declare_buffers(len(dtypes) - 1, dtypes),
-        split="whole",
-        out_shape=get_first_shape,
-        init=None,
-        constants={**parameters, **dict(modulus)},
-        push=refuse_shapes,
-        name=f"{prime.name}_{module}",
-    )
+    constants = {**parameters, **dict(modulus)}
+    name = f"{prime.name}_{module}"
+    return make_pass_kernel(load_spirv(module), name, len(dtypes) - 1, dtypes, constants=constants)

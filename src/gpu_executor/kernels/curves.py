@@ -16,7 +16,6 @@ import numpy.typing as npt
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import KernelError
 from gpu_executor.kernel import Constant, Kernel, Tuning
-from gpu_executor.kernel.arguments import declare_buffers
 from gpu_executor.kernels.families import family
 from gpu_executor.kernels.modules import (
     F64_LIMB_BITS,
@@ -24,7 +23,7 @@ from gpu_executor.kernels.modules import (
     f64_limb_constants,
     load_spirv,
 )
-from gpu_executor.kernels.passes import get_first_shape, refuse_shapes, tune_per_invocation
+from gpu_executor.kernels.passes import make_pass_kernel, tune_per_invocation
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.glv import find_cube_root_of_unity
 from gpu_executor.primes.prime import LIMB_BITS, LimbLayout
@@ -238,17 +237,13 @@ def curve_kernel(
         for first, row in zip((0, MAX_LIMBS // 2), words, strict=True):
             constants |= dict(enumerate(row.view(np.uint32).tolist(), SpecId.MODULUS + first))
     present = {constant.spec_id for constant in read_interface(code).constants}
-    return Kernel.from_spirv(
+    return make_pass_kernel(
         code,
-        count=True,
-        buffers=declare_buffers(inputs, [np.uint32] * (inputs + outputs)),
-        split="whole",
-        out_shape=[get_first_shape] * outputs if outputs > 1 else get_first_shape,
-        init=None,
+        f"curve_{operation}_{prime.name}",
+        inputs,
+        [np.uint32] * (inputs + outputs),
         constants={spec_id: value for spec_id, value in constants.items() if spec_id in present},
-        push=refuse_shapes,
         tuning=tune_per_invocation(present),
-        name=f"curve_{operation}_{prime.name}",
     )
 
 
@@ -303,15 +298,11 @@ def _make_scalar_kernel(
     name: str, inputs: int, outputs: int, constants: Mapping[int, Constant] | None = None
 ) -> Kernel:
     """Return a kernel on scalars, whose arrays are all of 32-bit words."""
-    return Kernel.from_spirv(
+    return make_pass_kernel(
         load_spirv(name),
-        count=True,
-        buffers=declare_buffers(inputs, [np.uint32] * (inputs + outputs)),
-        split="whole",
-        out_shape=[get_first_shape] * outputs if outputs > 1 else get_first_shape,
-        init=None,
-        constants=dict(constants or {}),
-        push=refuse_shapes,
+        name,
+        inputs,
+        [np.uint32] * (inputs + outputs),
+        constants=constants,
         tuning=Tuning(per_invocation=SpecId.PER_INVOCATION),
-        name=name,
     )

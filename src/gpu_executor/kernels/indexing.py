@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import functools
 
+import numpy as np
+
 from gpu_executor.kernel import Kernel, Tuning
 from gpu_executor.kernels.modules import SpecId, load_spirv
-from gpu_executor.kernels.passes import get_first_shape, refuse_shapes
+from gpu_executor.kernels.passes import make_pass_kernel
 
 SKIPPED = 0xFFFFFFFF
 """The position of a block that `scatter_kernel` does not write."""
@@ -34,15 +36,11 @@ def scatter_kernel() -> Kernel:
 
 
 def _make_kernel(name: str) -> Kernel:
-    return Kernel.from_spirv(
+    return make_pass_kernel(
         load_spirv(name),
-        count=True,
-        buffers="in u4, in u4, out u4",
-        split="whole",
-        out_shape=get_first_shape,
-        init=None,
+        name,
+        2,
+        [np.uint32] * 3,
         constants={SpecId.GRID_STRIDE: True},
-        push=refuse_shapes,
         tuning=Tuning(per_invocation=SpecId.PER_INVOCATION),
-        name=name,
     )

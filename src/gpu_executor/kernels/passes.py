@@ -11,6 +11,7 @@ import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from gpu_executor.errors import KernelError
 from gpu_executor.kernel import Constant, Kernel, Shape, Tuning
@@ -245,35 +246,49 @@ def _make_kernel(
     interface = read_interface(code)
     present = {constant.spec_id for constant in interface.constants}
     known: dict[int, Constant] = {**family_constants(prime, kind, interface), **(constants or {})}
+    return make_pass_kernel(
+        code,
+        f"{prime.name}_{module}",
+        inputs,
+        [
+            prime.element_dtype if each == "e" else np.uint32
+            for each in types or "e" * (inputs + outputs)
+        ],
+        constants={spec_id: value for spec_id, value in known.items() if spec_id in present},
+        push=family_push(prime, kind, interface) if push is None else push,
+        tuning=tune_per_invocation(present),
+        status=status,
+    )
+
+
+def make_pass_kernel(
+    code: bytes,
+    name: str,
+    inputs: int,
+    dtypes: Sequence[npt.DTypeLike],
+    *,
+    constants: Mapping[int, Constant] | None = None,
+    push: bytes = b"",
+    tuning: Tuning | None = None,
+    status: bool = False,
+) -> Kernel:
+    """Return a kernel that only a Dispatch runs. `dtypes` are those of its inputs, then of its
+    outputs."""
     return Kernel.from_spirv(
         code,
         count=True,
-        buffers=declare_buffers(
-            inputs,
-            [
-                prime.element_dtype if each == "e" else np.uint32
-                for each in types or "e" * (inputs + outputs)
-            ],
-            status=status,
-        ),
-        split="whole",
-        out_shape=get_first_shape,
+        buffers=declare_buffers(inputs, dtypes, status=status),
         init=None,
-        constants={spec_id: value for spec_id, value in known.items() if spec_id in present},
-        push=(family_push(prime, kind, interface) if push is None else push, refuse_shapes),
-        tuning=tune_per_invocation(present),
-        name=f"{prime.name}_{module}",
+        constants=constants,
+        push=(push, refuse_shapes),
+        tuning=tuning,
+        name=name,
     )
 
 
 def tune_per_invocation(present: Collection[int]) -> Tuning:
     """Return the tuning of code that has these specialization constants."""
     return Tuning(SpecId.PER_INVOCATION if SpecId.PER_INVOCATION in present else None)
-
-
-def get_first_shape(first: Shape, *_others: Shape) -> Shape:
-    """Return the shape of the first array: the `out_shape` of kernels that only a Dispatch runs."""
-    return first
 
 
 def refuse_shapes(*_shapes: Shape) -> Sequence[int]:

@@ -16,9 +16,8 @@ import numpy as np
 
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.kernel import Constant, Kernel
-from gpu_executor.kernel.arguments import declare_buffers
 from gpu_executor.kernels.modules import SpecId, load_spirv
-from gpu_executor.kernels.passes import get_first_shape, refuse_shapes
+from gpu_executor.kernels.passes import make_pass_kernel
 
 MAX_DIGIT_BITS = 8
 """Bits that one pass sorts by. An invocation of the scatter has one digit."""
@@ -136,14 +135,7 @@ def _make_kernel(
     *,
     status: bool = False,
 ) -> Kernel:
-    return Kernel.from_spirv(
-        load_spirv(name),
-        count=True,
-        buffers=declare_buffers(inputs, [np.uint32] * (inputs + outputs), status=status),
-        split="whole",
-        out_shape=get_first_shape,
-        init=None,
-        constants=constants,
-        push=refuse_shapes,
-        name=name,
+    dtypes = [np.uint32] * (inputs + outputs)
+    return make_pass_kernel(
+        load_spirv(name), name, inputs, dtypes, constants=constants, status=status
     )
