@@ -88,7 +88,7 @@ void main() {{ b[0] = a[0]; }}
 """)
     assert accesses(found) == {0: "in", 1: "out", 2: "in"}
     assert not buffer(found, 2).atomics
-    assert (found.has_barriers, found.has_shared_memory, found.shared_memory_bytes) == (
+    assert (found.has_barriers, found.has_shared_memory, found.shared_memory.measure({})) == (
         False,
         False,
         0,
@@ -153,7 +153,7 @@ void main() { s[0] = a[0]; pairs[0].flag = true; wait(); a[1] = s[0]; }
     assert found.has_barriers
     assert found.has_shared_memory
     # A vec3 and a bool fill 16 bytes by std430.
-    assert found.shared_memory_bytes == (2 * 24 + 64) * 4 + 3 * 16
+    assert found.shared_memory.measure({}) == (2 * 24 + 64) * 4 + 3 * 16
 
 
 HEAD = """

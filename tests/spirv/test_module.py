@@ -424,7 +424,7 @@ def test_shared_types_and_expressions_used_repeatedly_are_measured_in_linear_tim
     types += [(28, 81, 50, 80), (32, 51, 4, 81), (59, 51, 52, 4)]
     load = (FUNCTION[0], FUNCTION[1], (61, 81, 90, 52), *FUNCTION[2:])
     found = read_interface(assemble(CAPABILITY, ENTRY, SIZE, *types, *load))
-    assert found.shared_memory_bytes == 4 * 2**41 * 2**20
+    assert found.shared_memory.measure({}) == 4 * 2**41 * 2**20
     assert found.shared_memory.measure({5: 3}) == 4 * 2**41 * 3 * 2**20
 
 
@@ -449,7 +449,7 @@ def test_lengths_that_are_expressions(expression: Instruction, length: int) -> N
     ]  # fmt: skip
     load = (FUNCTION[0], FUNCTION[1], (61, 81, 90, 52), *FUNCTION[2:])
     found = read_interface(assemble(CAPABILITY, ENTRY, SIZE, *types, *load))
-    assert found.shared_memory_bytes == 4 * length
+    assert found.shared_memory.measure({}) == 4 * length
 
 
 def test_a_module_truncated_at_any_word_is_refused() -> None:

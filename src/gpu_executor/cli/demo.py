@@ -14,7 +14,7 @@ from gpu_executor.cli.options import make_output_option
 from gpu_executor.cli.output import console, print_text
 from gpu_executor.cli.progress import show_progress
 from gpu_executor.cli.report import write_report
-from gpu_executor.cli.smoke import check_every_path
+from gpu_executor.cli.smoke import print_checks
 from gpu_executor.report.page import make_page
 from gpu_executor.vulkan.instance import find_devices
 
@@ -27,9 +27,7 @@ def demo(output: Path) -> None:
         text = f"({device.kind}), {device.driver_version}"
         console.print(f"[bold]{escape(device.name)}[/] {escape(text)}")
     console.print("\nField additions on every backend and data path, compared with exact integers:")
-    for description, right in check_every_path(1_000):
-        mark = "[green]right[/]" if right else "[red]wrong[/]"
-        console.print(f"  {mark}  {escape(description)}", soft_wrap=True)
+    print_checks(1_000, indent="  ")
     console.print()
     calls = suite.measure_persistent(show_progress, quick=True)
     print_comparison(calls.rows)

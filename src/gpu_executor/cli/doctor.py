@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 import click
@@ -94,14 +95,11 @@ def _list_devices() -> str:
 
 
 def _open_device() -> str:
-    session = Session(Settings.from_environment())
-    try:
+    with closing(Session(Settings.from_environment())) as session:
         info = session.info
-        if "shaderInt64" not in info.features:
-            return f"{info.name}, but without shaderInt64: it cannot multiply field elements"
-        return f"{info.name}, {info.driver} {info.driver_version}"
-    finally:
-        session.close()
+    if "shaderInt64" not in info.features:
+        return f"{info.name}, but without shaderInt64: it cannot multiply field elements"
+    return f"{info.name}, {info.driver} {info.driver_version}"
 
 
 def _compute() -> str:

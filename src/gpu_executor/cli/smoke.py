@@ -40,13 +40,18 @@ JOB_SHARES = (6, 1, 4, 2, 5, 3)
 )
 def smoke(size: int) -> None:
     """Check field additions on every backend and data path."""
+    if not print_checks(size):
+        sys.exit(1)
+
+
+def print_checks(size: int, indent: str = "") -> bool:
+    """Check every backend and data path, and print the outcomes; returns whether all are right."""
     all_right = True
     for description, right in check_every_path(size):
         mark = "[green]right[/]" if right else "[red]wrong[/]"
-        console.print(f"{mark}  {escape(description)}", soft_wrap=True)
+        console.print(f"{indent}{mark}  {escape(description)}", soft_wrap=True)
         all_right = all_right and right
-    if not all_right:
-        sys.exit(1)
+    return all_right
 
 
 def check_every_path(size: int) -> Iterator[tuple[str, bool]]:

@@ -114,11 +114,6 @@ class ShaderInterface:
         """Whether the code uses `shared` variables."""
         return bool(self.shared_memory)
 
-    @property
-    def shared_memory_bytes(self) -> int:
-        """The size of the `shared` variables with the defaults of the specialization constants."""
-        return self.shared_memory.measure({})
-
     def constant(self, spec_id: int) -> SpecConstant | None:
         """Return the specialization constant with that SpecId; None if there is none."""
         return next((c for c in self.constants if c.spec_id == spec_id), None)
