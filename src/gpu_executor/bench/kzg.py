@@ -35,7 +35,7 @@ from gpu_executor.bench import fields
 from gpu_executor.bench.child_process import hide_interrupts_from_children
 from gpu_executor.bench.measurement import Target, is_h200
 from gpu_executor.bench.msm import PRODUCTS_PER_ADDITION
-from gpu_executor.bench.timing import time_function
+from gpu_executor.bench.timing import call_for, time_function
 from gpu_executor.curves import BLS12_381_G1
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.fields import Field, eip4844
@@ -156,13 +156,19 @@ class Inputs:
                 return kzg.verify_blob_kzg_proof_batch(self.blobs, self.commitments, found, setup)
             case "cells":  # the first half of the cells is the blob
                 return np.array_equal(found[:, : CELLS // 2].reshape(count, -1), self.blobs)
-        cells, proofs = found
-        return kzg.verify_cell_kzg_proof_batch(
+        return kzg.verify_cell_kzg_proof_batch(*self.list_cells(*found), setup)
+
+    def list_cells(
+        self, cells: Bytes, proofs: Bytes
+    ) -> tuple[Bytes, npt.NDArray[Any], Bytes, Bytes]:
+        """The arguments that verify all cells of these blobs: commitments, indices, cells and
+        proofs."""
+        count = len(self.blobs)
+        return (
             np.repeat(self.commitments, CELLS, axis=0),
             np.tile(np.arange(CELLS), count),
             cells.reshape(count * CELLS, CELL_BYTES),
             proofs.reshape(count * CELLS, -1),
-            setup,
         )
 
 
@@ -186,10 +192,7 @@ def list_arguments(function: str, given: Inputs) -> tuple[Any, ...]:
             return given.blobs, given.commitments, given.blob_proofs
         case "recovery with proofs":
             return np.tile(half, (count, 1)), np.ascontiguousarray(given.cells[:, half])
-    cells = given.cells.reshape(count * CELLS, CELL_BYTES)
-    proofs = given.proofs.reshape(count * CELLS, -1)
-    every = np.tile(np.arange(CELLS), count)
-    return np.repeat(given.commitments, CELLS, axis=0), every, cells, proofs
+    return given.list_cells(given.cells, given.proofs)
 
 
 def measure_kzg(
@@ -210,19 +213,12 @@ def measure_kzg(
             first = perf_counter() - begun
             check_result(name, found, given, peer)
             if setup.gpu.device.kind != "cpu":
-                _raise_clock(call)
+                call_for(call, WARM_UP)  # the device was idle while ckzg was measured
             seconds = time_function(call, budget=BUDGET, min_calls=MIN_CALLS)
             alone, together = peer.measure(name, given) if peer is not None else (None, None)
             rows.append(KzgRow(name, count, first * 1e3, seconds * 1e3, alone, together))
         stages = measure_stages(setup, given) if STAGED in functions else None
         yield BatchTimes(rows, stages)
-
-
-def _raise_clock(call: Callable[[], object]) -> None:
-    """Call the function until the device, idle while ckzg was measured, has its full clock."""
-    end = perf_counter() + WARM_UP
-    while perf_counter() < end:
-        call()
 
 
 def check_result(function: str, found: Any, given: Inputs, peer: Peer | None) -> None:

@@ -23,7 +23,7 @@ from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.bench import fields
 from gpu_executor.bench.measurement import Target, is_h200
 from gpu_executor.bench.sampled import Sampled
-from gpu_executor.bench.timing import time_interleaved
+from gpu_executor.bench.timing import call_for, time_interleaved
 from gpu_executor.curves import Curve, PointArray, PointTable
 from gpu_executor.curves.parameters import get_named
 from gpu_executor.device_info import DeviceInfo
@@ -378,9 +378,8 @@ class _CurveBenchmark:
 
     def _time(self, functions: Sequence[Callable[[], object]]) -> list[list[float]]:
         """The seconds of each function in interleaved rounds, after a warm-up."""
-        begun, warm_up = perf_counter(), 0 if self._on_cpu else WARM_UP_SECONDS
-        while perf_counter() - begun < warm_up:
-            functions[0]()
+        if not self._on_cpu:
+            call_for(functions[0], WARM_UP_SECONDS)
         rounds = time_interleaved(functions, min_rounds=self._repeats)
         return [list(times) for times in zip(*rounds, strict=True)]
 

@@ -81,6 +81,13 @@ def time_interleaved(
         yield from taken
 
 
+def call_for(function: Function, seconds: float) -> None:
+    """Call the function so long, until a device that was idle has its full clock."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        function()
+
+
 def compute_medians(rounds: Iterable[Sequence[float]]) -> list[Sampled]:
     """Return the median seconds of each function over the rounds."""
     return [Sampled.median(times) for times in zip(*rounds, strict=True)]
