@@ -413,10 +413,10 @@ def test_the_copy_kernel_copies(gpu: gx.PersistentVulkanBackend) -> None:
 @pytest.mark.parametrize("begin", [0, 4, 12, 16, 64, 256])
 @pytest.mark.parametrize("size", [0, 1, 4, 5, 64, 1000])
 def test_copies_by_kernel_and_by_the_driver_are_exact(
-    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, begin: int, size: int
+    gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch, begin: int, size: int
 ) -> None:
     """Aligned for the kernel or not, whole units or not; words outside the copy do not change."""
-    device, a = get_device_memory(fresh_gpu()), draw_words(1, 2000)
+    device, a = get_device_memory(gpu), draw_words(1, 2000)
     monkeypatch.setattr(step_binder, "KERNEL_COPY_BYTES", 16)
     info = dataclasses.replace(device.info, kind="discrete")
     monkeypatch.setattr(device._binder, "_info", info)
