@@ -275,7 +275,7 @@ def test_without_memory_for_a_calibration_plans_use_thresholds(
     assert gpu.stats().memory.bytes_held <= 6 << 20
 
 
-LARGE = 1_000_003
+LARGE = 524_309
 
 
 @pytest.mark.parametrize("calibration", [LAVAPIPE, H200, EAGER], ids=["slow", "fast", "eager"])
