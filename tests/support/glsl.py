@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from gpu_executor.kernel import glsl
@@ -26,6 +27,17 @@ def keep_compiled_shaders() -> None:
         (cache / "glsl").symlink_to(SHADERS)
 
 
+def run_glslc(command: Sequence[str], source: bytes = b"", *, included: bytes = b"") -> bytes:
+    """What the command writes for a source, which `included` completes for the key."""
+    key = glsl._hash([*glsl._identify(glsl.find_compiler()), *command], source + included)
+    code = glsl._read_entry(SHADERS / f"{key}.bin")
+    if code is None:
+        code = subprocess.run(command, input=source, stdout=subprocess.PIPE, check=True).stdout
+        SHADERS.mkdir(parents=True, exist_ok=True)
+        glsl._write_entry(SHADERS / f"{key}.bin", code)
+    return code
+
+
 @functools.cache
 def compile_glsl(
     body: str, vulkan: str = "1.1", stage: str = "compute", options: tuple[str, ...] = ()
@@ -34,13 +46,7 @@ def compile_glsl(
     command = ["glslc", *options, f"-fshader-stage={stage}", f"--target-env=vulkan{vulkan}"]
     command += ["-", "-o", "-"]
     source = f"#version 450\n{body}".encode()
-    key = glsl._hash([*glsl._identify(glsl.find_compiler()), *command], source)
-    code = glsl._read_entry(SHADERS / f"{key}.bin")
-    if code is None:
-        code = subprocess.run(command, input=source, stdout=subprocess.PIPE, check=True).stdout
-        SHADERS.mkdir(parents=True, exist_ok=True)
-        glsl._write_entry(SHADERS / f"{key}.bin", code)
-    return code
+    return run_glslc(command, source)
 
 
 @functools.cache
