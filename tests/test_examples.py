@@ -48,7 +48,11 @@ def test_every_example_is_run() -> None:
     assert EXPECTED_OUTPUT.keys() | RUN_ELSEWHERE == {path.name for path in FOLDER.glob("*.py")}
 
 
-@pytest.mark.parametrize("name", EXPECTED_OUTPUT)
+ON_A_CLUSTER = pytest.param("on_ray.py", marks=pytest.mark.slow)
+"""It starts a cluster of its own, for 20 seconds; tests/cluster runs the same calls on another."""
+
+
+@pytest.mark.parametrize("name", [*list(EXPECTED_OUTPUT)[:-1], ON_A_CLUSTER])
 def test_an_example_prints_its_expected_output(name: str) -> None:
     shown = run_example(name)
     for pattern in EXPECTED_OUTPUT[name]:

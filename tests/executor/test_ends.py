@@ -89,7 +89,7 @@ def test_ctrl_c_anywhere_leaves_no_future_unresolved(run_python: RunPython) -> N
 
 CTRL_C_WHILE_SHUTTING_DOWN = """
 executor = gx.GpuExecutor("vulkan")
-futures = [executor.submit(LONG, WORDS, WORDS) for _ in range(40)]
+futures = [executor.submit(LONG, WORDS, WORDS) for _ in range(15)]
 timer = threading.Timer(0.05, signal.raise_signal, [signal.SIGINT])
 timer.start()
 try:
@@ -235,7 +235,7 @@ def lost(*arguments):
 vk.vkQueueSubmit = lost
 executor.run(ADD, X, X)
 assert device.counts.reopened == 1
-for _ in range(30):
+for _ in range(12):
     future = executor.submit(LONG, WORDS, WORDS)
     future.add_done_callback(lambda future: seen.append(future.exception()))
 """
@@ -244,13 +244,13 @@ for _ in range(30):
 def test_a_reopened_device_is_not_closed_at_exit_before_its_queue_is_empty(
     run_python: RunPython,
 ) -> None:
-    check_script(run_python, ENDS_WITH_A_REOPENED_DEVICE, "30 {None} 1")
+    check_script(run_python, ENDS_WITH_A_REOPENED_DEVICE, "12 {None} 1")
 
 
 CTRL_C_AT_THE_END = """
 executor = gx.GpuExecutor("vulkan")
 executor.run(ADD, X, X)
-for _ in range(30):
+for _ in range(15):
     executor.submit(LONG, WORDS, WORDS)
 for after in (0.05, 0.1, 0.15):
     timer = threading.Timer(after, signal.raise_signal, [signal.SIGINT])
@@ -275,11 +275,11 @@ def lost(*arguments):
         raise binding._make_error("vkQueueSubmit", vk.VK_ERROR_DEVICE_LOST)
     return submit(*arguments)
 vk.vkQueueSubmit = lost
-for _ in range(100):
+for _ in range(50):
     future = executor.submit(ADD, X, X)
     future.add_done_callback(lambda future: seen.append((future.result() == 2 * X).all()))
 """
 
 
 def test_a_device_may_be_lost_at_exit(run_python: RunPython) -> None:
-    check_script(run_python, LOST_AT_THE_END, "100 True")
+    check_script(run_python, LOST_AT_THE_END, "50 True")

@@ -212,7 +212,9 @@ class Trial:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, device: DeviceMemory) -> None:
         self.patch, self.device = monkeypatch, device
         monkeypatch.setattr(device_trials, "F64_LIMB_FEATURES", frozenset())
-        monkeypatch.setattr(device_trials, "TRIAL_POINTS", 1 << 11)
+        for name in ("TRIAL_POINTS", "TRIAL_DISTINCT_POINTS"):
+            monkeypatch.setattr(device_trials, name, 1 << 8)
+        monkeypatch.setattr(device_trials, "TRIAL_COEFFICIENTS", 16)
 
     def pays(self, with_integers: float, with_f64_limbs: float) -> bool:
         times = iter([with_integers, with_f64_limbs] * device_trials.TRIAL_REPEATS)

@@ -112,7 +112,7 @@ SHAPES = [
     (1, 1, 1), (1, 1, 5000), (5, 1, 1), (1, 5, 1), (3, 2, 100), (16, 16, 16), (4, 4, 4),
     (300, 1, 33), (1, 300, 33), (700, 3, 7), (3, 700, 7), (40, 50, 1), (17, 33, 5), (33, 17, 5),
     (64, 64, 64), (65, 67, 63), (130, 140, 50), (200, 20, 64), (20, 200, 64), (100, 70, 300),
-    (2, 2, 20_000), (9, 9, 5000), (1, 1, 100_000), (1, 3, 30_000), (1409, 1300, 9),
+    (2, 2, 20_000), (9, 9, 5000), (1, 1, 100_000), (1, 3, 30_000), (1409, 1281, 3),
 ]  # fmt: skip
 
 
@@ -120,7 +120,7 @@ SHAPES = [
 def test_products_of_integers_are_exact(backend: Backend, m: int, n: int, k: int) -> None:
     a, b = draw_matrices(m, n, k)
     expected = a @ b
-    for _ in range(2):
+    for _ in range(2 if plan_product(m, n, k).scratch_words else 1):
         np.testing.assert_array_equal(backend.run(MATMUL_U32, a, b), expected)
 
 
@@ -141,7 +141,7 @@ def test_products_of_floats_are_accurate(backend: Backend, m: int, n: int, k: in
     assert (np.abs(result - wide[0] @ wide[1]) <= 2 * k * 2.0**-24 * scale).all()
 
 
-@pytest.mark.parametrize(("m", "n", "k"), [(100_000, 1, 20), (1, 100_000, 20), (200_000, 1, 1)])
+@pytest.mark.parametrize(("m", "n", "k"), [(70_000, 1, 20), (1, 70_000, 20), (140_000, 1, 1)])
 def test_long_products_are_exact(backend: Backend, m: int, n: int, k: int) -> None:
     a, b = draw_matrices(m, n, k)
     np.testing.assert_array_equal(backend.run(MATMUL_U32, a, b), a @ b)
@@ -173,10 +173,10 @@ def with_plan(kernel: gx.Kernel, m: int, n: int, k: int, plan: ProductPlan) -> g
 
 def test_tiles_are_spread_over_two_dimensions_of_the_grid(backend: Backend) -> None:
     """As if a device allowed four work-groups in one dimension; the last work-groups are idle."""
-    m, n, k = 130, 300, 19
+    m, n, k = 130, 300, 9
     a, b = draw_matrices(m, n, k)
     for tile, tiles, y in [(LARGE, 6, 2), (SMALL, 15, 4), (TALL, 20, 6), ((4, 64), 165, 42)]:
-        for slices, depth in [(1, 24), (3, 8)]:
+        for slices, depth in [(1, 16), (2, 8)]:
             plan = ProductPlan(*tile, depth, (4, y, slices), tiles + slices * m * n)
             kernel = with_plan(MATMUL_U32, m, n, k, plan)
             np.testing.assert_array_equal(backend.run(kernel, a, b), a @ b)
@@ -195,13 +195,13 @@ def test_the_deepest_slice_is_within_the_iterations_that_lavapipe_allows(
     np.testing.assert_array_equal(backend.run(kernel, a, b), a @ b)
 
 
-@pytest.mark.parametrize(("m", "n", "k"), [(70, 100, 300), (3, 2, 50_000)])
+@pytest.mark.parametrize(("m", "n", "k"), [(70, 100, 300), (3, 2, 20_000)])
 def test_a_batch_has_the_same_bits_as_single_calls(
     backend: Backend, m: int, n: int, k: int
 ) -> None:
     """Slices of one call never meet those of another."""
     jobs = []
-    for seed in range(6):
+    for seed in range(4):
         draw = np.random.default_rng(seed)
         jobs.append((draw.random((m, k), np.float32), draw.random((k, n), np.float32)))
     single = [backend.run(MATMUL_F32, *job) for job in jobs]

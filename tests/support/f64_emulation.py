@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-import subprocess
 
 from gpu_executor.kernels import build
+from tests.support.glsl import run_glslc
 
 
 @functools.cache
@@ -13,4 +13,10 @@ def compile_emulated(module: str) -> bytes:
     """A module with f64 limbs, compiled with integers in place of float64."""
     (source,) = (each for each in build.sources() if each.stem == module)
     command = [*build.COMMAND, *source.options, "-DEMULATED", "-o", "-", str(source.path)]
-    return subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+    return run_glslc(command, included=read_sources())
+
+
+@functools.cache
+def read_sources() -> bytes:
+    """All that modules may include."""
+    return b"".join(path.read_bytes() for path in sorted(build.GLSL.rglob("*.*")))

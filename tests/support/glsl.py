@@ -1,9 +1,41 @@
-"""Shaders for tests: GLSL compiled by glslc, which the test run requires."""
+"""Shaders for tests: GLSL compiled by glslc, which the test run requires.
+
+A start of glslc takes a tenth of a second, so what it compiled is kept for the next test run, in a
+folder that `make clean` deletes. The key is a hash of the compiler, its options and the source.
+"""
 
 from __future__ import annotations
 
 import functools
+import os
 import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from gpu_executor.kernel import glsl
+
+SHADERS = Path(__file__).parents[2] / "build" / "test-shaders"
+
+
+def keep_compiled_shaders() -> None:
+    """Let `Kernel.from_glsl` of this process and its children keep SPIR-V for the next test run,
+    while the rest of their cache folder begins empty."""
+    cache = Path(os.environ["GPU_CACHE_DIR"])
+    cache.mkdir(parents=True, exist_ok=True)
+    SHADERS.mkdir(parents=True, exist_ok=True)
+    if not (cache / "glsl").exists():
+        (cache / "glsl").symlink_to(SHADERS)
+
+
+def run_glslc(command: Sequence[str], source: bytes = b"", *, included: bytes = b"") -> bytes:
+    """What the command writes for a source, which `included` completes for the key."""
+    key = glsl._hash([*glsl._identify(glsl.find_compiler()), *command], source + included)
+    code = glsl._read_entry(SHADERS / f"{key}.bin")
+    if code is None:
+        code = subprocess.run(command, input=source, stdout=subprocess.PIPE, check=True).stdout
+        SHADERS.mkdir(parents=True, exist_ok=True)
+        glsl._write_entry(SHADERS / f"{key}.bin", code)
+    return code
 
 
 @functools.cache
@@ -14,7 +46,7 @@ def compile_glsl(
     command = ["glslc", *options, f"-fshader-stage={stage}", f"--target-env=vulkan{vulkan}"]
     command += ["-", "-o", "-"]
     source = f"#version 450\n{body}".encode()
-    return subprocess.run(command, input=source, stdout=subprocess.PIPE, check=True).stdout
+    return run_glslc(command, source)
 
 
 @functools.cache

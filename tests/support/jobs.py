@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,9 +25,14 @@ TOO_LARGE = np.iinfo(np.uint64).max
 
 
 def field_job(count: int, seed: int = 1) -> Job:
-    """Two arrays of field elements."""
-    first, second = elements(FQ, count, seed), elements(FQ, count, seed + 1)
-    return words.from_ints(FQ, first), words.from_ints(FQ, second)
+    """Two arrays of field elements, which the test may change."""
+    return draw_field(count, seed).copy(), draw_field(count, seed + 1).copy()
+
+
+@functools.lru_cache(maxsize=64)
+def draw_field(count: int, seed: int) -> Array:
+    """Field elements, which take long to draw."""
+    return words.from_ints(FQ, elements(FQ, count, seed))
 
 
 def field_jobs(*counts: int) -> list[Job]:
@@ -69,15 +75,20 @@ def watch(
 Case = tuple[gx.Kernel, npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
 
 
+@functools.cache
 def make_cases(most: int) -> list[Case]:
-    """Kernels with arrays of up to `most` elements and the results that they must return."""
+    """Kernels with arrays of up to `most` elements and the results that they must return. Tests
+    share them."""
     cases: list[Case] = []
     for size in (1, 3, 64, 65, 127, 200, most):
         x = np.arange(size, dtype=np.uint32) * 7919
         cases.append((gx.kernels.load("vector_add_u32"), x, x[::-1], x + x[::-1]))
-        for prime in (BLS12_381_FQ, BLS12_381_FR):
+        for prime, operations in (
+            (BLS12_381_FQ, (words.add, words.mont_mul)),
+            (BLS12_381_FR, (words.sub,)),
+        ):
             a, b = (words.from_ints(prime, elements(prime, size, seed)) for seed in (1, 2))
-            for operation in (words.add, words.sub, words.mont_mul):
+            for operation in operations:
                 kernel = gx.kernels.load(f"{prime.name}_{operation.__name__}")
                 cases.append((kernel, a, b, operation(prime, a, b)))
     return cases

@@ -9,15 +9,23 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.vulkan import mapped_arrays
-from gpu_executor.vulkan.mapped_arrays import BLOCK_BYTES, MIN_SHARED_BYTES, RESULT_ALIGNMENT
+from gpu_executor.vulkan.mapped_arrays import MIN_SHARED_BYTES, RESULT_ALIGNMENT
 from tests.conftest import OpenGpu, on_both_paths
 from tests.support.jobs import ADD_U32, check_sums, word_jobs
 
 Gpu = gx.PersistentVulkanBackend
 COUNT = 10_001
 """Elements of a job: 40,004 bytes are no multiple of the alignment."""
-JOBS = 300
+BLOCK_BYTES = 1 << 20
+"""Less than by default, so that fewer jobs fill blocks."""
+JOBS = 70
 """They fill two blocks and a part of a third."""
+
+
+@pytest.fixture(autouse=True)
+def smaller_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mapped_arrays, "BLOCK_BYTES", BLOCK_BYTES)
+    monkeypatch.setattr(mapped_arrays, "MIN_BLOCK_BYTES", BLOCK_BYTES // 4)
 
 
 def find_owner(array: Any) -> Any:
@@ -55,20 +63,20 @@ def test_the_memory_of_dropped_results_serves_the_next_batch(fresh_gpu: OpenGpu)
 def test_a_result_that_is_held_keeps_its_elements(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu(idle_memory=1)
     first, second = word_jobs(*[COUNT] * JOBS), word_jobs(*[COUNT + 3] * JOBS)
-    held = gpu.run_batch(ADD_U32, first)[123]
+    held = gpu.run_batch(ADD_U32, first)[43]
     part = held[100:200]
     for _ in range(3):
         check_sums(gpu.run_batch(ADD_U32, second), second)
         gpu.trim()
-    check_sums([held], [first[123]])
+    check_sums([held], [first[43]])
     gpu.close()
-    check_sums([part], [(first[123][0][100:200], first[123][1][100:200])])
+    check_sums([part], [(first[43][0][100:200], first[43][1][100:200])])
 
 
 def test_jobs_of_any_size_are_mixed(fresh_gpu: OpenGpu) -> None:
     """Results that share blocks, others that are recycled alone, small ones, and none."""
     gpu = fresh_gpu()
-    jobs = word_jobs(*[5, COUNT, 0, 100_000, MIN_SHARED_BYTES // 4, 4095, 65_535, 65_536, 1] * 20)
+    jobs = word_jobs(*[5, COUNT, 0, 70_000, MIN_SHARED_BYTES // 4, 4095, 65_535, 65_536, 1] * 5)
     for _ in range(2):
         check_sums(gpu.run_batch(ADD_U32, jobs), jobs)
     out = [np.empty_like(job[0]) for job in jobs]

@@ -19,6 +19,9 @@ from tests.support.device_arrays import COUNT, WORD, draw_words, get_device_memo
 from tests.support.interrupts import interrupt_submissions
 from tests.support.jobs import ADD_U32, FQ_ADD
 
+LONG = 1 << 17
+"""Elements of a sum that lavapipe computes for longer than the host needs to submit ten."""
+
 
 def test_each_dispatch_sees_the_results_of_earlier_ones(gpu: gx.PersistentVulkanBackend) -> None:
     device, a, b = get_device_memory(gpu), draw_words(1), draw_words(2)
@@ -79,7 +82,7 @@ def test_a_copy_sees_what_was_written_before_a_barrier_between_dispatches(
 def test_unreferenced_arrays_live_until_the_device_has_finished(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu()
     device = get_device_memory(gpu)
-    a, b = draw_words(3, 1 << 20), draw_words(4, 1 << 20)
+    a, b = draw_words(3, LONG), draw_words(4, LONG)
     x, step = device.put(a), device.put(b)
     for _ in range(20):
         x = submit_sum(device, x, step)  # drops the last reference to the earlier result
@@ -139,7 +142,7 @@ def test_recorded_commands_do_not_outlive_the_buffers_that_they_bind(fresh_gpu: 
     gpu = fresh_gpu()
     device = get_device_memory(gpu)
     for number in range(6):
-        a = draw_words(number, 1 << 20)
+        a = draw_words(number, LONG)
         x = device.put(a)
         np.testing.assert_array_equal(submit_sum(device, x, x).numpy(), 2 * a)
         del x
@@ -234,7 +237,7 @@ def test_a_dispatch_with_a_status_word_needs_an_error(gpu: gx.PersistentVulkanBa
 def test_a_failed_submission_keeps_track_of_what_is_in_flight(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    device, a, b = get_device_memory(fresh_gpu()), draw_words(1, 1 << 20), draw_words(2, 1 << 20)
+    device, a, b = get_device_memory(fresh_gpu()), draw_words(1, LONG), draw_words(2, LONG)
     x, step = device.put(a), device.put(b)
     for _ in range(5):
         x = submit_sum(device, x, step)
@@ -277,13 +280,13 @@ def test_a_steady_loop_allocates_no_memory_and_no_descriptor_sets(fresh_gpu: Ope
 def test_results_submitted_faster_than_the_device_runs_stay_within_the_memory_limit(
     fresh_gpu: OpenGpu,
 ) -> None:
-    gpu = fresh_gpu(memory_limit=24 << 20)
-    device, count = get_device_memory(gpu), 1 << 18
+    gpu = fresh_gpu(memory_limit=3 << 20)
+    device, count = get_device_memory(gpu), 1 << 15
     x = device.put(draw_words(1, count))
     for _ in range(100):
-        y = submit_sum(device, x, x)  # one megabyte each; each drops the one before
+        y = submit_sum(device, x, x)  # 128 KiB each; each drops the one before
     np.testing.assert_array_equal(y.numpy(), 2 * draw_words(1, count))
-    assert gpu.stats().memory.bytes_held <= 24 << 20
+    assert gpu.stats().memory.bytes_held <= 3 << 20
 
 
 def test_dispatches_in_flight_do_not_share_descriptor_sets(fresh_gpu: OpenGpu) -> None:
@@ -332,7 +335,7 @@ def test_close_frees_what_is_in_flight(fresh_gpu: OpenGpu) -> None:
     before = binding.count_live_objects()
     gpu = fresh_gpu()
     device = get_device_memory(gpu)
-    x = device.put(draw_words(1, 1 << 20))
+    x = device.put(draw_words(1, LONG))
     with gpu.graph(x) as graph:
         y = submit_sum(device, x, x)
     graph()
@@ -349,8 +352,8 @@ def test_close_frees_what_is_in_flight(fresh_gpu: OpenGpu) -> None:
 def test_an_interrupt_while_submitting_leaves_the_command_stream_usable(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, handed_over: bool, times: int
 ) -> None:
-    device, a, b = get_device_memory(fresh_gpu()), draw_words(1, 1 << 20), draw_words(2, 1 << 20)
-    x, step, y = device.put(a), device.put(b), device.empty((1 << 20,), WORD)
+    device, a, b = get_device_memory(fresh_gpu()), draw_words(1, LONG), draw_words(2, LONG)
+    x, step, y = device.put(a), device.put(b), device.empty((LONG,), WORD)
     for _ in range(3):
         x = submit_sum(device, x, step)
     with monkeypatch.context() as patch:
@@ -366,7 +369,7 @@ def test_an_interrupt_while_submitting_leaves_the_command_stream_usable(
 
 
 def test_a_loop_that_drops_its_results_needs_the_memory_of_two(fresh_gpu: OpenGpu) -> None:
-    gpu, a = fresh_gpu(), draw_words(1, 1 << 20)
+    gpu, a = fresh_gpu(), draw_words(1, LONG)
     device = get_device_memory(gpu)
     x, step = device.put(a), device.put(np.ones_like(a))
     device.stream.wait()
@@ -386,7 +389,7 @@ def test_an_upload_to_reused_memory_waits_for_the_operation_that_reads_it(
     fresh_gpu: OpenGpu,
 ) -> None:
     device = get_device_memory(fresh_gpu())
-    a, b, c = (draw_words(seed, 1 << 20) for seed in (1, 2, 3))
+    a, b, c = (draw_words(seed, LONG) for seed in (1, 2, 3))
     x, y = device.put(a), device.put(b)
     slow = submit_sum(device, x, y)
     for _ in range(10):
@@ -410,10 +413,10 @@ def test_the_copy_kernel_copies(gpu: gx.PersistentVulkanBackend) -> None:
 @pytest.mark.parametrize("begin", [0, 4, 12, 16, 64, 256])
 @pytest.mark.parametrize("size", [0, 1, 4, 5, 64, 1000])
 def test_copies_by_kernel_and_by_the_driver_are_exact(
-    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, begin: int, size: int
+    gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch, begin: int, size: int
 ) -> None:
     """Aligned for the kernel or not, whole units or not; words outside the copy do not change."""
-    device, a = get_device_memory(fresh_gpu()), draw_words(1, 2000)
+    device, a = get_device_memory(gpu), draw_words(1, 2000)
     monkeypatch.setattr(step_binder, "KERNEL_COPY_BYTES", 16)
     info = dataclasses.replace(device.info, kind="discrete")
     monkeypatch.setattr(device._binder, "_info", info)

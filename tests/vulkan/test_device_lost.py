@@ -176,7 +176,7 @@ def test_closing_a_lost_device_frees_everything(
     check_no_leaks: None, fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     used = Used(fresh_gpu())
-    large = np.zeros(1 << 20, np.uint32)
+    large = np.zeros(1 << 18, np.uint32)
     used.gpu.run_batch(ADD_U32, [(large, large)] * 3)
     Loss(monkeypatch, used.gpu, name)
     for use in list_uses(used).values():

@@ -15,12 +15,12 @@ from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
 from gpu_executor.kernels.catalogue import field_kernel
 from gpu_executor.primes import BLS12_381_FQ, words
 from gpu_executor.vulkan import binding
-from tests.conftest import OpenGpu, OpenWebGpu, elements, on_both_paths
+from tests.conftest import CHUNK, OpenGpu, OpenWebGpu, elements, on_both_paths
 
-FQ, CHUNK = BLS12_381_FQ, 100
+FQ = BLS12_381_FQ
 MUL = field_kernel(FQ, "mont_mul")
 ADD_U32 = gx.kernels.load("vector_add_u32")
-SIZES = [1, 3, 99, 100, 101, 1000]
+SIZES = [1, 3, CHUNK - 1, CHUNK, CHUNK + 1, 10 * CHUNK]
 
 
 def field(count: int, seed: int) -> words.Elements:
@@ -28,8 +28,9 @@ def field(count: int, seed: int) -> words.Elements:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_arrays_survive_the_way_to_the_device_and_back(fresh_gpu: OpenGpu, size: int) -> None:
-    gpu = fresh_gpu()
+def test_arrays_survive_the_way_to_the_device_and_back(
+    gpu: gx.PersistentVulkanBackend, size: int
+) -> None:
     for array in (field(size, 1), np.arange(2 * size, dtype=">i2")[::2], np.ones((2, size), "f4")):
         there = gpu.to_device(array)
         assert (there.shape, there.ndim, len(there)) == (array.shape, array.ndim, len(array))
@@ -40,9 +41,9 @@ def test_arrays_survive_the_way_to_the_device_and_back(fresh_gpu: OpenGpu, size:
 @on_both_paths
 @pytest.mark.parametrize("size", SIZES)
 def test_results_of_calls_stay_on_the_device(
-    fresh_gpu: OpenGpu, device_local: bool, size: int
+    chunking_gpu: gx.PersistentVulkanBackend, device_local: bool, size: int
 ) -> None:
-    gpu = fresh_gpu(stream_chunk_elems=CHUNK)
+    gpu = chunking_gpu
     a, b = field(size, 1), field(size, 2)
     once = words.mont_mul(FQ, a, b)
     twice = words.mont_mul(FQ, once, b)
@@ -114,8 +115,8 @@ def test_device_arrays_of_the_wrong_dtype_or_shape_are_rejected(fresh_gpu: OpenG
 
 @pytest.fixture
 def importing(fresh_gpu: OpenGpu) -> Callable[..., gx.PersistentVulkanBackend]:
-    def open_it(**settings: int) -> gx.PersistentVulkanBackend:
-        gpu = fresh_gpu(**settings)
+    def open_it() -> gx.PersistentVulkanBackend:
+        gpu = fresh_gpu()
         assert "VK_EXT_external_memory_host" in gpu.device.extensions
         return gpu
 
@@ -125,9 +126,10 @@ def importing(fresh_gpu: OpenGpu) -> Callable[..., gx.PersistentVulkanBackend]:
 @on_both_paths
 @pytest.mark.parametrize("size", SIZES)
 def test_imported_arrays_are_used_in_place(
-    importing: OpenGpu, device_local: bool, size: int
+    chunking_gpu: gx.PersistentVulkanBackend, device_local: bool, size: int
 ) -> None:
-    gpu = importing(stream_chunk_elems=CHUNK)
+    gpu = chunking_gpu
+    assert "VK_EXT_external_memory_host" in gpu.device.extensions
     space = [np.zeros((size + 7, 6), np.uint64) for _ in range(3)]
     a, b, c = (array[3 : size + 3] for array in space)
     a[...], b[...] = field(size, 1), field(size, 2)
@@ -216,7 +218,7 @@ def test_imports_made_for_the_jobs_of_a_stream_last_as_long_as_the_jobs(importin
 def test_an_import_may_be_closed_while_calls_use_it(importing: OpenGpu) -> None:
     gpu = importing()
     before = binding.count_live_objects().get("Buffer", 0)
-    a = np.arange(300_000, dtype=np.uint32)
+    a = np.arange(100_000, dtype=np.uint32)
     imported = gpu.import_array(a)
     stream = gpu.stream(ADD_U32, ((a, a) for _ in range(12)), depth=4)
     np.testing.assert_array_equal(next(stream), 2 * a)

@@ -12,21 +12,27 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.arrays.idle_memory import MemoryUse
-from gpu_executor.arrays.result_memory import MIN_RECYCLED_BYTES
 from gpu_executor.plan.plan import LARGE_CALL
+from gpu_executor.vulkan import device_memory, mapped_arrays
 from tests.conftest import OpenGpu, on_both_paths
 from tests.support.jobs import ADD_U32, check_sums, word_jobs
+from tests.support.results import RECYCLED_BYTES
 from tests.support.threads import in_threads
 
 Gpu = gx.PersistentVulkanBackend
-MIB = 1 << 20
-LARGE = 400_000
+LARGE = 50_000
 """Elements of a call that needs more than SMALL_BUDGET."""
-SMALL_BUDGET = 2 * MIB
-RECYCLED = MIN_RECYCLED_BYTES // 4
+SMALL_BUDGET = 256 << 10
+RECYCLED = RECYCLED_BYTES // 4
 MATMUL = gx.kernels.load("matmul_f32")
 ALIKE = ("vector_add_u32", "babybear_add", "koalabear_add", "mersenne31_add")
 """Kernels whose slots have equal sizes."""
+
+
+@pytest.fixture(autouse=True)
+def recycle_smaller_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (mapped_arrays, device_memory):
+        monkeypatch.setattr(module, "MIN_RECYCLED_BYTES", RECYCLED_BYTES)
 
 
 def check_idle(gpu: Gpu, minimum: int) -> MemoryUse:
@@ -43,7 +49,7 @@ def check_idle(gpu: Gpu, minimum: int) -> MemoryUse:
 def test_the_pool_stays_within_the_budget_over_many_calls_of_random_sizes(
     fresh_gpu: OpenGpu, device_local: bool
 ) -> None:
-    minimum, most, draw = 16 * MIB, 100_000, np.random.default_rng(1)
+    minimum, most, draw = 2 << 20, 12_500, np.random.default_rng(1)
     gpu, x = fresh_gpu(idle_memory=minimum), draw.integers(0, 1 << 32, most, np.uint32)
     twice, recycled = 2 * x, 0
     for count in draw.integers(1, most, 250).tolist():
@@ -134,7 +140,7 @@ def test_small_calls_after_a_large_one_do_not_exceed_its_budget(fresh_gpu: OpenG
     gpu.run(ADD_U32, *large)
     limit = check_idle(gpu, SMALL_BUDGET).idle_limit
     assert limit >= 2 * 3 * 4 * LARGE
-    for count in range(70_000, 370_000, 10_000):
+    for count in range(9_000, 47_000, 1_250):
         (job,) = word_jobs(count)
         check_sums([gpu.run(ADD_U32, *job)], [job])
         assert check_idle(gpu, SMALL_BUDGET).idle_limit == limit
@@ -144,7 +150,7 @@ def test_small_calls_after_a_large_one_do_not_exceed_its_budget(fresh_gpu: OpenG
 def test_beyond_the_budget_a_call_uses_a_larger_slot(
     fresh_gpu: OpenGpu, device_local: bool
 ) -> None:
-    gpu = fresh_gpu(idle_memory=SMALL_BUDGET)
+    gpu = fresh_gpu(idle_memory=2 << 20)
     count = LARGE_CALL - 1  # so that a GPU has one invocation for each element in all calls
     large, small, tiny = word_jobs(count, count // 2, count // 4)
     out = np.empty(count, np.uint32)
@@ -160,7 +166,7 @@ def test_beyond_the_budget_a_call_uses_a_larger_slot(
     assert gpu.stats().slots.misses == 1
     assert gpu.stats().memory_use.in_use["slots"] == 0
     # Another kernel has slots of its own, and one that is not split has slots of exact sizes.
-    gpu._session._idle_memory.limit += SMALL_BUDGET
+    gpu._session._idle_memory.limit += 2 << 20
     for side, made in ((3, 2), (3, 2), (2, 3)):
         square = np.arange(side * side, dtype=np.float32).reshape(side, side)
         product = gpu.run(MATMUL, square, square, device_local=device_local)
@@ -188,7 +194,7 @@ def test_the_least_recently_used_slot_is_closed_first(
 
 
 def test_results_that_are_dropped_without_another_call_are_freed(fresh_gpu: OpenGpu) -> None:
-    gpu, minimum = fresh_gpu(idle_memory=8 * MIB), 8 * MIB
+    gpu, minimum = fresh_gpu(idle_memory=1 << 20), 1 << 20
     (job,) = word_jobs(2 * RECYCLED)
     held = [gpu.run(ADD_U32, *job) for _ in range(60)]
     use = check_idle(gpu, minimum)
@@ -234,8 +240,8 @@ def test_threads_with_random_sizes_leave_no_more_than_the_budget(fresh_gpu: Open
 
 
 def test_device_arrays_that_are_dropped_are_freed_beyond_the_budget(fresh_gpu: OpenGpu) -> None:
-    minimum = 8 * MIB
-    gpu, x = fresh_gpu(idle_memory=minimum), np.arange(MIB // 4, dtype=np.uint32)
+    minimum = 1 << 20
+    gpu, x = fresh_gpu(idle_memory=minimum), np.arange(1 << 15, dtype=np.uint32)
     arrays = [gpu.to_device(x) for _ in range(40)]
     use = check_idle(gpu, minimum)
     assert use.in_use["device arrays"] >= 40 * x.nbytes
@@ -265,7 +271,7 @@ def test_a_repeated_operation_on_large_device_arrays_allocates_no_block(
 
 
 def test_uploads_of_large_arrays_use_the_same_block(fresh_gpu: OpenGpu) -> None:
-    gpu, x = fresh_gpu(idle_memory=SMALL_BUDGET), np.arange(4 * LARGE, dtype=np.uint32)
+    gpu, x = fresh_gpu(idle_memory=2 << 20), np.arange(1_600_000, dtype=np.uint32)
     made = []
     for _ in range(6):
         np.testing.assert_array_equal(gpu.to_device(x).numpy(), x)
@@ -277,7 +283,7 @@ def test_uploads_of_large_arrays_use_the_same_block(fresh_gpu: OpenGpu) -> None:
 def test_a_repeated_transform_of_numpy_arrays_allocates_no_block(fresh_gpu: OpenGpu) -> None:
     """Several passes need the input, an array between the passes, the output and the result."""
     gpu, field = fresh_gpu(idle_memory=SMALL_BUDGET), gx.fields.BABYBEAR
-    x = field.from_words(np.arange(1 << 20, dtype=np.uint32), "montgomery")
+    x = field.from_words(np.arange(1 << 16, dtype=np.uint32), "montgomery")
     made = []
     for _ in range(3):
         values = field.ntt(gpu.to_device(x)).words()

@@ -13,7 +13,7 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.arrays.result_memory import MAX_PROBES, MIN_RECYCLED_BYTES
-from gpu_executor.vulkan import binding, mapped_arrays
+from gpu_executor.vulkan import binding, device_memory, mapped_arrays
 from gpu_executor.vulkan.mapped_arrays import RecycledResults
 from tests.conftest import OpenGpu, on_both_paths
 from tests.support.custom_kernels import sum_and_difference
@@ -22,6 +22,7 @@ from tests.support.jobs import ADD_U32, FQ_ADD, TOO_LARGE, Array, check_sums, wo
 from tests.support.results import (
     COUNT,
     HOLDS,
+    RECYCLED_BYTES,
     ZEROS,
     address,
     filled,
@@ -32,6 +33,12 @@ from tests.support.ring_backends import watch_submissions
 from tests.support.threads import in_threads
 
 Gpu = gx.PersistentVulkanBackend
+
+
+@pytest.fixture(autouse=True)
+def recycle_smaller_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (mapped_arrays, device_memory):
+        monkeypatch.setattr(module, "MIN_RECYCLED_BYTES", RECYCLED_BYTES)
 
 
 def make_result(gpu: Gpu, number: int, **more: Any) -> Any:
@@ -47,7 +54,7 @@ def count_allocations(gpu: Gpu) -> int:
 
 @on_both_paths
 def test_large_results_lie_in_mapped_memory(fresh_gpu: OpenGpu, device_local: bool) -> None:
-    gpu, jobs = fresh_gpu(), word_jobs(COUNT, COUNT + 1, MIN_RECYCLED_BYTES // 4)
+    gpu, jobs = fresh_gpu(), word_jobs(COUNT, COUNT + 1, RECYCLED_BYTES // 4)
     runs = [
         [gpu.run(ADD_U32, *job, device_local=device_local) for job in jobs],
         gpu.run_batch(ADD_U32, jobs, device_local=device_local, pipelined=False),
@@ -241,6 +248,7 @@ def test_close_frees_results_that_nobody_holds() -> None:
 def test_small_results_and_the_first_very_large_one_are_plain_arrays(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(mapped_arrays, "MIN_RECYCLED_BYTES", MIN_RECYCLED_BYTES)
     monkeypatch.setattr(mapped_arrays, "LARGE_RESULT", MIN_RECYCLED_BYTES + 400)
     words = MIN_RECYCLED_BYTES // 4
     jobs = word_jobs(9, words - 1, words, words + 100, words + 101)
@@ -309,7 +317,7 @@ def test_out_arrays_of_the_caller_are_used_unchanged(fresh_gpu: OpenGpu) -> None
 
 def test_the_memory_of_a_failed_call_serves_the_next(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu()
-    good = np.ones((MIN_RECYCLED_BYTES // 48 + 70, 6), np.uint64)
+    good = np.ones((RECYCLED_BYTES // 48 + 70, 6), np.uint64)
     bad = good.copy()
     bad[-1] = TOO_LARGE
     place = address(gpu.run(FQ_ADD, good, good))

@@ -105,7 +105,7 @@ def test_any_dtype_of_numbers_survives_the_way_to_the_device_and_back(
 def test_put_does_not_wait_for_the_device(
     fresh_gpu: OpenGpu, waits: list[object], size: int
 ) -> None:
-    device, a, b = get_device_memory(fresh_gpu()), draw_words(1, 1 << 20), draw_words(2, 1 << 20)
+    device, a, b = get_device_memory(fresh_gpu()), draw_words(1, 1 << 18), draw_words(2, 1 << 18)
     x, step, puts = device.put(a), device.put(b), []
     device.stream.wait()
     for _ in range(5):
@@ -220,7 +220,7 @@ def put_mapped(gpu: gx.PersistentVulkanBackend) -> None:
 
 
 def compute(gpu: gx.PersistentVulkanBackend) -> None:
-    device, a = get_device_memory(gpu), draw_words(1, 1 << 18)
+    device, a = get_device_memory(gpu), draw_words(1, 1 << 16)
     x = device.put(a)
     for _ in range(5):
         x = submit_sum(device, x, x)

@@ -38,21 +38,21 @@ def check_idle(gpu: gx.WgpuExecutor, minimum: int) -> MemoryUse:
     return use
 
 
-def test_everything_stays_within_the_budget_over_600_calls_of_random_sizes(
+def test_everything_stays_within_the_budget_over_many_calls_of_random_sizes(
     open_webgpu: OpenWebGpu,
 ) -> None:
     minimum, most, draw = 8 * MIB, 100_000, np.random.default_rng(1)
     gpu = open_webgpu(settings=gx.Settings(idle_memory=minimum))
     x = draw.integers(0, 1 << 32, most, np.uint32)
     twice = 2 * x
-    for count in draw.integers(1, most, 600).tolist():
+    for count in draw.integers(1, most, 250).tolist():
         result = gpu.run(ADD_U32, x[:count], x[:count])
         assert np.array_equal(result, twice[:count])
         del result
         use = check_idle(gpu, minimum)
     assert use.idle_limit == minimum
     assert min(use.idle["buckets"], use.idle["results"]) > 0
-    assert gpu.stats().buffer_sets < 100
+    assert gpu.stats().buffer_sets < 60
 
 
 @pytest.mark.parametrize("jobs", [1, 6])
@@ -88,7 +88,7 @@ def test_threads_leave_no_more_than_the_budget(open_webgpu: OpenWebGpu) -> None:
         draw = random.Random(thread)
         jobs = word_jobs(*(draw.randrange(1, 3 * RECYCLED) for _ in range(6)))
         held: list[tuple[Any, Any]] = []
-        for _ in range(15):
+        for _ in range(8):
             some = draw.sample(jobs, draw.choice([1, 3]))
             held += zip(gpu.run_batch(ADD_U32, some), some, strict=True)
             held = held[-4:]

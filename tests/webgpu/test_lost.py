@@ -213,18 +213,17 @@ for at in {at}:
         for _ in range(3):
             check_results()
         print(interrupts)
+NativeQueue.{makes} = make
 """
 
 
-def test_an_interrupt_in_the_callback_of_a_result_is_raised_by_its_call(
+def test_an_interrupt_in_the_callback_of_a_result_or_an_input_is_raised_once(
     run_python: RunPython,
 ) -> None:
-    script = INTERRUPTED_IN_THE_CALLBACK.format(makes="make_reader", at=(1, 2, 4, 6, 8), within=1)
-    ran = run_python(script)
-    assert (ran.returncode, ran.stdout.split()) == (0, ["1"] * 5), ran.stderr
-
-
-def test_an_interrupt_in_the_callback_of_an_input_is_raised_once(run_python: RunPython) -> None:
-    script = INTERRUPTED_IN_THE_CALLBACK.format(makes="make_writer", at=(1, 3, 5, 7), within=3)
-    ran = run_python(script)
-    assert (ran.returncode, ran.stdout.split()) == (0, ["1"] * 4), ran.stderr
+    """That of a result by its call, that of an input by one of the next calls."""
+    of_results = INTERRUPTED_IN_THE_CALLBACK.format(
+        makes="make_reader", at=(1, 2, 4, 6, 8), within=1
+    )
+    of_inputs = INTERRUPTED_IN_THE_CALLBACK.format(makes="make_writer", at=(1, 3, 5, 7), within=3)
+    ran = run_python(of_results + of_inputs)
+    assert (ran.returncode, ran.stdout.split()) == (0, ["1"] * 9), ran.stderr

@@ -15,10 +15,19 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.arrays.result_memory import MAX_PROBES, MIN_RECYCLED_BYTES
 from gpu_executor.plan import round_up_to_class
+from gpu_executor.webgpu import wgpu_executor
 from gpu_executor.webgpu.buffer_set import BufferSet
 from tests.conftest import OpenWebGpu
 from tests.support.jobs import ADD_U32, FQ_ADD, TOO_LARGE, Array, check_sums, word_jobs
-from tests.support.results import COUNT, HOLDS, ZEROS, address, filled, numbers_in
+from tests.support.results import (
+    COUNT,
+    HOLDS,
+    RECYCLED_BYTES,
+    ZEROS,
+    address,
+    filled,
+    numbers_in,
+)
 from tests.support.threads import in_threads
 from tests.support.webgpu import InjectedError, fail_once, is_idle
 
@@ -46,6 +55,11 @@ fn main(
     }
 }
 """
+
+
+@pytest.fixture(autouse=True)
+def recycle_smaller_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wgpu_executor, "MIN_RECYCLED_BYTES", RECYCLED_BYTES)
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +171,10 @@ def test_the_outputs_of_one_call_are_reused_separately(open_webgpu: OpenWebGpu) 
     assert set(total.tolist()) == {8}
 
 
-def test_small_and_very_large_results_own_their_memory(open_webgpu: OpenWebGpu) -> None:
+def test_small_and_very_large_results_own_their_memory(
+    open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wgpu_executor, "MIN_RECYCLED_BYTES", MIN_RECYCLED_BYTES)
     gpu = open_webgpu()
     gpu._outputs._max_bytes = MIN_RECYCLED_BYTES + 400
     words = MIN_RECYCLED_BYTES // 4
@@ -249,7 +266,7 @@ def test_after_an_error_no_memory_is_handed_out_twice(
 
 def test_memory_of_failed_calls_is_reused(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
-    good = np.ones((MIN_RECYCLED_BYTES // 48 + 70, 6), np.uint64)
+    good = np.ones((RECYCLED_BYTES // 48 + 70, 6), np.uint64)
     bad = good.copy()
     bad[-1] = TOO_LARGE
     held = gpu.run(FQ_ADD, good, good)
