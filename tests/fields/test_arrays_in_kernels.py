@@ -47,17 +47,15 @@ SUMS = [(a + b) % FR.modulus for a, b in zip(A, B, strict=True)]
 PRODUCTS = [a * b % FR.modulus for a, b in zip(A, B, strict=True)]
 
 
+@pytest.fixture
+def executor(vulkan_executor: gx.GpuExecutor) -> gx.GpuExecutor:
+    return vulkan_executor
+
+
 @pytest.fixture(scope="module")
-def executor() -> Iterator[gx.GpuExecutor]:
-    """An executor for tests that lose no device."""
-    with gx.GpuExecutor("vulkan") as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module", params=[0.0, 1.0])
-def checking_executor(request: pytest.FixtureRequest) -> Iterator[gx.GpuExecutor]:
-    """Executors that check no result and every result."""
-    with gx.GpuExecutor("vulkan", check=request.param) as opened:
+def checking_executor(gpu: Gpu) -> Iterator[gx.GpuExecutor]:
+    """An executor that checks every result."""
+    with gx.GpuExecutor("vulkan", check=1.0) as opened:
         yield opened
 
 
@@ -286,15 +284,17 @@ def compute_by(way: str, executor: gx.GpuExecutor, x: Any, y: Any) -> list[Any]:
 WAYS = ("run", "run_batch", "stream", "submit", "map", "run_async")
 
 
+@pytest.mark.parametrize("opened", ["executor", "checking_executor"])
 @pytest.mark.parametrize("way", WAYS)
 def test_every_method_of_an_executor_returns_arrays(
-    gpu: Gpu, way: str, checking_executor: gx.GpuExecutor
+    request: pytest.FixtureRequest, way: str, opened: str
 ) -> None:
     x, y = FR.encode(A), FR.encode(B)
+    chosen: gx.GpuExecutor = request.getfixturevalue(opened)
     for on_device in (False, True):
         if on_device:
-            x, y = checking_executor.to_device(x), checking_executor.to_device(y)
-        found = compute_by(way, checking_executor, x, y)
+            x, y = chosen.to_device(x), chosen.to_device(y)
+        found = compute_by(way, chosen, x, y)
         assert len(found) == 3
         for each in found:
             check_array(each, PRODUCTS, on_device=on_device)

@@ -153,6 +153,7 @@ GENERATORS = {
 """The generators whose powers other libraries use as roots of unity."""
 
 
+@cache
 def find_prime(bits: int, *, largest: bool) -> int:
     """The largest or the smallest prime of so many bits that has roots of unity of order 2^12."""
     found = ((1 << bits) - 1 if largest else (1 << bits - 1)) >> 12 << 12
