@@ -185,10 +185,6 @@ def validation_messages(
         patch.setenv("GPU_CACHE_DIR", str(folder / "cache"))
         # Tests depend on plans, and a calibration differs from run to run.
         patch.setenv("GPU_CALIBRATE", "0")
-        # Most pipelines run a few work-groups. Without LLVM's optimizations tests of points and
-        # elements take 63% of the time, transforms 82%; KZG on mainnet's setup takes 140%, so
-        # `make test-slow` has them.
-        patch.setenv("GALLIVM_PERF", os.environ.get("GALLIVM_PERF", "nopt"))
         # Without bytecode files, each interpreter and actor would compile the package again.
         patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         for name in UNSET:
