@@ -61,6 +61,7 @@ def describe_host() -> DeviceInfo:
             buffer_offset_alignment=1,
             non_coherent_atom=1,
             subgroup_size=1,
+            min_subgroup_size=1,
             timestamp_period_ns=0.0,
             host_import_alignment=1,
         ),

@@ -86,7 +86,9 @@ def check_device_runs(kernel: Kernel, info: DeviceInfo) -> None:
                 f"{where} needs the SPIR-V capability {name}, which gpu_executor does not enable"
             )
         if feature not in info.features:
-            raise DeviceLacksError(f"{where} needs {name}; {info.name} lacks {feature}")
+            raise DeviceLacksError(
+                f"{where} needs {name}; {info.name} lacks {feature}{_explain_lack(info, feature)}"
+            )
     if kernel.push_bytes > limits.max_push_constants:
         raise DeviceLacksError(
             f"{where} has {kernel.push_bytes} bytes of push constants; {info.name} takes "
@@ -102,6 +104,12 @@ def check_device_runs(kernel: Kernel, info: DeviceInfo) -> None:
         raise DeviceLacksError(
             f"{where} binds {kernel.bindings} buffers; {info.name} takes {limits.max_bound_buffers}"
         )
+
+
+def _explain_lack(info: DeviceInfo, feature: str) -> str:
+    if not feature.startswith("subgroup") or not info.has_unreliable_subgroups:
+        return ""
+    return f" that works in its subgroups of {info.limits.subgroup_size}; update MoltenVK to 1.4.2"
 
 
 def check_work_group(kernel: Kernel, work_group: int, info: DeviceInfo) -> None:

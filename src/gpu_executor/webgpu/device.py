@@ -138,6 +138,7 @@ class WebGpuDevice:
                 buffer_offset_alignment=adapter.limits["min-storage-buffer-offset-alignment"],
                 non_coherent_atom=1,
                 subgroup_size=0,
+                min_subgroup_size=0,
                 timestamp_period_ns=0.0,
                 host_import_alignment=0,
             ),
