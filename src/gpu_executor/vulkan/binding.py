@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gpu_executor.common.fork import skip_driver_cleanup_at_exit
+from gpu_executor.common.fork import register_at_fork, skip_driver_cleanup_at_exit
 from gpu_executor.errors import (
     DeviceLostError,
     LoaderNotFoundError,
@@ -68,10 +68,9 @@ def _after_fork_in_child() -> None:
     _after_fork()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child
-    )
+register_at_fork(
+    before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child
+)
 
 
 class _Vulkan:

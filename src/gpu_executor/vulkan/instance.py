@@ -22,9 +22,9 @@ PORTABILITY_ENUMERATION = "VK_KHR_portability_enumeration"
 """The loader's extension by which an instance has the drivers that implement a subset of Vulkan:
 MoltenVK, on macOS."""
 PORTABILITY_SINCE = (1, 3, 207)
-"""The version of the extension. An older loader has these drivers without being asked. The loader
-is not asked for its extensions: it takes 3 ms. MoltenVK without a loader, and the loader of Android,
-refuse the extension."""
+"""The version that has the extension. An older loader has these drivers without being asked. The
+loader is not asked for its extensions, which takes 3 ms. MoltenVK without a loader, and the loader
+of Android, refuse the extension."""
 RANK = ("discrete", "integrated", "virtual", "cpu", "other")
 """Kinds of devices, best first."""
 log = logging.getLogger("gpu_executor.vulkan")
