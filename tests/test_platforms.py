@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import ctypes
+import dataclasses
 import json
 import os
 import re
@@ -20,9 +21,13 @@ from gpu_executor.common.main_memory import MemoryStatus, read_main_memory
 from gpu_executor.common.system_packages import INSTALLATION, describe_installation
 from gpu_executor.cpu.device_memory import describe_host
 from gpu_executor.errors import GpuError
+from gpu_executor.kernel.glsl import compile_glsl
+from gpu_executor.kzg import setup_file
 from gpu_executor.soak import memory
 from gpu_executor.vulkan import binding
+from gpu_executor.vulkan.disk_cache import cache_path, calibration_path
 from gpu_executor.vulkan.profile import measure_clock_offset_ns
+from gpu_executor.webgpu.boundaries import history_path
 from tests.conftest import RunPython
 from tests.support.other_systems import MISSING, simulate
 
@@ -131,6 +136,28 @@ def test_clocks_are_related_on_linux_only(
     assert measure_clock_offset_ns(device) != 0
     monkeypatch.setattr(sys, "platform", "win32")
     assert measure_clock_offset_ns(device) == 0
+
+
+def test_names_of_cache_files_are_portable(
+    gpu: gpu_executor.PersistentVulkanBackend, tmp_path: Path
+) -> None:
+    """Characters that every file system has, and no two names that differ in case alone."""
+    info = dataclasses.replace(gpu.device, driver='a:b/c\\d*?"<>|', uuid="CON")
+    names = [path(tmp_path, info).relative_to(tmp_path) for path in (cache_path, calibration_path)]
+    names += [
+        history_path(Path(), "GPU: a/b"),
+        setup_file._get_path(Path(), "lagrange", 64 * "a"),
+        *(path.relative_to(tmp_path) for path in compile_into(tmp_path)),
+    ]
+    assert len(names) == 5
+    for name in names:
+        assert all(re.fullmatch(r"[a-z0-9]+[a-z0-9.-]*[a-z0-9]", part) for part in name.parts)
+
+
+def compile_into(folder: Path) -> list[Path]:
+    text = "#version 450\nlayout(local_size_x = 1) in;\nvoid main() { uint unique_here; }\n"
+    compile_glsl(text, cache_dir=folder)
+    return [path for path in folder.rglob("*") if path.is_file()]
 
 
 # --- the loader ---
