@@ -23,7 +23,7 @@ from gpu_executor.ops.block_transforms import has_block_roots
 from gpu_executor.primes import BLS12_381_FR
 from gpu_executor.spirv import CAPABILITY_NAMES
 from gpu_executor.vulkan import device, instance
-from gpu_executor.vulkan.binding import vk
+from gpu_executor.vulkan.binding import enumerate_with, vk
 from gpu_executor.vulkan.pipeline import check_device_runs
 from tests.support.vulkan_faults import Fail, fail
 
@@ -108,7 +108,7 @@ def test_a_device_of_a_subset_is_opened_with_its_extension(
     gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As Vulkan demands of devices that have it."""
-    listed = device.enumerate_with
+    listed = enumerate_with
 
     def list_more(call: Any, kind: str, *arguments: Any) -> list[Any]:
         found = listed(call, kind, *arguments)
