@@ -113,10 +113,11 @@ def test_text_files_have_an_encoding() -> None:
             if not isinstance(call, ast.Call):
                 continue
             name = getattr(call.func, "attr", getattr(call.func, "id", ""))
-            mode = next((arg.value for arg in call.args[-1:] if isinstance(arg, ast.Constant)), "")
-            is_text = name in ("read_text", "write_text") or (
-                isinstance(call.func, ast.Name) and name == "open" and "b" not in str(mode)
-            )
+            given = {arg.value for arg in call.args if isinstance(arg, ast.Constant)}
+            modes = {word for word in given if re.fullmatch(r"[rwax+bt]+", str(word))}
+            is_text = name in ("read_text", "write_text")
+            if name == "open" and (modes or isinstance(call.func, ast.Name)):
+                is_text = not any("b" in str(mode) for mode in modes)
             if is_text and "encoding" not in {keyword.arg for keyword in call.keywords}:
                 without.append(f"{path}:{call.lineno}")
     assert not without
@@ -197,19 +198,27 @@ except gx.GpuError as error:
 """
 
 
-@pytest.mark.parametrize("name", ["libvulkan.dylib", "libMoltenVK.dylib"])
-def test_macos_uses_the_library_of_the_sdk(
-    run_python: RunPython, tmp_path: Path, name: str
+@pytest.mark.parametrize(
+    ("system", "name"),
+    [("darwin", "libvulkan.dylib"), ("darwin", "libMoltenVK.dylib"), ("win32", "vulkan-1.dll")],
+)
+def test_a_call_runs_with_the_library_of_the_system(
+    run_python: RunPython, tmp_path: Path, system: str, name: str
 ) -> None:
-    """With the loader of Linux under that name; errors have names without the `vulkan` package,
-    which would not find the library."""
-    (tmp_path / "lib").mkdir()
-    (tmp_path / "lib" / name).symlink_to(find_library(LOADER))
-    ran = run_python(simulate("darwin") + RUN_ON_VULKAN, VULKAN_SDK=str(tmp_path))
+    """With the loader of Linux under that name, in the SDK or where the system looks. Errors have
+    names without the `vulkan` package, which would not find the library of an SDK."""
+    libraries, cache = tmp_path / "lib", tmp_path / "cache"
+    libraries.mkdir()
+    (libraries / name).symlink_to(find_library(LOADER))
+    where = {"VULKAN_SDK": str(tmp_path)}
+    if system == "win32":
+        where = {"LD_LIBRARY_PATH": str(libraries)}
+    ran = run_python(simulate(system) + RUN_ON_VULKAN, GPU_CACHE_DIR=str(cache), **where)
     assert ran.returncode == 0, ran.stderr
     result, error = ran.stdout.splitlines()
     assert result == "[0, 2, 4, 6, 8]"
     assert error == "vkCreateDevice failed: VK_ERROR_EXTENSION_NOT_PRESENT (-7) False"
+    assert any(path.name.startswith("pipelines-") for path in cache.iterdir())
 
 
 def test_a_library_that_cannot_be_loaded_is_named(run_python: RunPython, tmp_path: Path) -> None:
