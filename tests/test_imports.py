@@ -25,6 +25,7 @@ LAYERS: list[set[str]] = [
     {"common"},  # files, caches, fork handlers: no part in running kernels
     # Plain data; arrays and their memory; of telemetry, the events that hot code records.
     {"settings", "device_info", "arrays", "telemetry"},
+    {"device_profiles"},  # what is known of a vendor's GPUs
     {"spirv"},  # a reader of kernel code
     {"primes"},  # a prime in, every constant out
     {"kernel"},  # one dispatch
@@ -43,7 +44,7 @@ LAYERS: list[set[str]] = [
     {"cluster"},  # several machines
     {"telemetry.exporters"},  # export events; lower layers import them by name
     {"bench", "soak"},  # benchmarks and load tests
-    {"report"},  # results of benchmarks as a page
+    {"report", "compile_report"},  # results of benchmarks as a page; of AMD's compiler
     {"cli"},  # the command line
 ]
 BACKENDS = {"vulkan", "cpu", "webgpu"}

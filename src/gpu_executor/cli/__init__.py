@@ -1,5 +1,6 @@
 """The command line: `gpu-executor devices | doctor | smoke | demo | calibrate | bench | report |
-soak | top`."""
+soak | top |
+compile-report`."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ import click
 
 from gpu_executor.cli.bench import bench
 from gpu_executor.cli.calibrate import calibrate
+from gpu_executor.cli.compile_report import compile_report
 from gpu_executor.cli.demo import demo
 from gpu_executor.cli.devices import devices
 from gpu_executor.cli.doctor import doctor
@@ -57,6 +58,7 @@ commands.add_command(bench)
 commands.add_command(report)
 commands.add_command(soak)
 commands.add_command(top)
+commands.add_command(compile_report)
 
 
 class OnceHandler(logging.Handler):

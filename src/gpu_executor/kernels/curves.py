@@ -66,6 +66,7 @@ _ARRAYS = {
     "to_affine": (2, 2),
 }
 """The numbers of inputs and outputs."""
+OPERATIONS = tuple(_ARRAYS)
 _SINGLE = ("to_limb_form", "add_pairs", "to_affine")
 """The kernels in which every invocation is alone."""
 _OF_PRIME_FIELDS = ("add_pairs", "to_affine")

@@ -32,8 +32,14 @@ def has_module(module: str) -> bool:
 @functools.cache
 def get_digests() -> frozenset[str]:
     """Return the SHA-256 of every module, as the manifest has them."""
+    return frozenset(get_module_names())
+
+
+@functools.cache
+def get_module_names() -> dict[str, str]:
+    """Return the name of every module by its SHA-256, as the manifest has them."""
     manifest = json.loads(read_data("spirv", "manifest.json"))
-    return frozenset(entry["spirv"] for entry in manifest.values())
+    return {entry["spirv"]: name for name, entry in manifest.items()}
 
 
 def read_data(folder: str, name: str) -> bytes:

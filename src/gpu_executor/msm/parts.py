@@ -24,6 +24,7 @@ from gpu_executor.kernels.curves import point_limbs
 from gpu_executor.msm.plan import (
     DEVICE_COSTS,
     MsmPlan,
+    choose_costs,
     choose_f64_limbs,
     choose_tables,
     choose_window,
@@ -153,7 +154,15 @@ def plan_whole(
     # A replay of a graph prepares no scalars while the device makes tables.
     makes_tables = shares_points and not device.is_recording
     tables = choose_tables(curve, points, batch, device.info) if makes_tables else 1
-    whole = plan_msm(points, batch, scalar_bits, glv, shares_points=shares_points, tables=tables)
+    whole = plan_msm(
+        points,
+        batch,
+        scalar_bits,
+        glv,
+        shares_points=shares_points,
+        tables=tables,
+        costs=choose_costs(DEVICE_COSTS, curve, device.info),
+    )
     rounded = with_rounds(whole)
     return rounded if rounded.rounds and has_rounds(device, curve) else whole
 
@@ -264,7 +273,7 @@ def _choose_part(
             count = -(-part.points // 2)
             part = dataclasses.replace(part, points=count)
             if not has_table:
-                part = choose_window(part, DEVICE_COSTS)
+                part = choose_window(part, choose_costs(DEVICE_COSTS, curve, info))
             reasons.append(f"parts: {count:,} points at most: for more, {limit}")
     return part, nbytes, reasons
 

@@ -17,12 +17,14 @@ import dataclasses
 import functools
 import itertools
 import operator
+import sys
 from dataclasses import dataclass
 
 import numpy as np
 
 from gpu_executor.calls.dispatch import ArrayDevice
 from gpu_executor.device_info import DeviceInfo
+from gpu_executor.device_profiles import get_profile
 from gpu_executor.errors import ArgumentTypeError
 from gpu_executor.kernels.curves import count_lanes, curve_limbs, f64_curve_limbs
 from gpu_executor.primes.curve_key import CurveKey
@@ -182,6 +184,23 @@ HOST_COSTS = WindowCosts(16, 1)
 """Python adds all points in affine form, so that all additions take equally long."""
 
 
+def adds_in_groups(curve: CurveKey, info: DeviceInfo, entries: int) -> bool:
+    """Whether groups of invocations, or the serial variant, accumulate so many entries."""
+    return (
+        entries < GROUPED_ENTRIES
+        or count_lanes(curve, info) == 1
+        or (curve.degree > 1 and get_profile(info).groups_extension_points)
+    )
+
+
+def choose_costs(costs: WindowCosts, curve: CurveKey, info: DeviceInfo) -> WindowCosts:
+    """The same costs, or where groups of invocations accumulate any number of entries on a GPU,
+    those of groups, which take equally long for all additions."""
+    if count_lanes(curve, info) > 1 and adds_in_groups(curve, info, sys.maxsize):
+        return dataclasses.replace(costs, bucket=1)
+    return costs
+
+
 def choose_window(
     plan: MsmPlan,
     costs: WindowCosts,
@@ -221,13 +240,14 @@ def plan_msm(
     *,
     shares_points: bool = True,
     tables: int = 1,
+    costs: WindowCosts = DEVICE_COSTS,
 ) -> MsmPlan:
     """Choose the window. With `glv`, scalars longer than halves are split into halves."""
     if glv is not None and scalar_bits <= glv.scalar_bits:
         glv = None
     bits = scalar_bits if glv is None else glv.scalar_bits
     plan = MsmPlan(points, batch, bits, 2, tables, shares_points, glv=glv)
-    return choose_window(plan, DEVICE_COSTS)
+    return choose_window(plan, costs)
 
 
 def choose_tables(curve: CurveKey, points: int, batch: int, info: DeviceInfo) -> int:
@@ -239,7 +259,9 @@ def choose_tables(curve: CurveKey, points: int, batch: int, info: DeviceInfo) ->
     lanes = count_lanes(curve, info)
     if lanes == 1 or points * lanes > SHIFTED_LANES:
         return 1
-    plan = plan_msm(points, batch, curve.order.bit_length(), tables=SHIFTED_TABLES)
+    costs = choose_costs(DEVICE_COSTS, curve, info)
+    bits = curve.order.bit_length()
+    plan = plan_msm(points, batch, bits, tables=SHIFTED_TABLES, costs=costs)
     return SHIFTED_TABLES if plan.entries < GROUPED_ENTRIES else 1
 
 
@@ -306,7 +328,8 @@ def plan_tables(
         raise ArgumentTypeError(
             f"memory={budget:,}: one table of {points:,} points takes {nbytes:,} bytes"
         )
-    return choose_window(plan, TABLE_COSTS, max_tables=budget // nbytes, window_bits=window)
+    costs = choose_costs(TABLE_COSTS, curve, info)
+    return choose_window(plan, costs, max_tables=budget // nbytes, window_bits=window)
 
 
 def plan_sets(
@@ -318,7 +341,7 @@ def plan_sets(
     plan = MsmPlan(points, 1, bits, 2, point_sets=sets)
     costs = SET_COSTS_ON_CPU if info.kind == "cpu" else SET_COSTS
     most = bits if memory is None else memory // count_table_bytes(curve, sets * points)
-    return choose_window(plan, costs, max_tables=most)
+    return choose_window(plan, choose_costs(costs, curve, info), max_tables=most)
 
 
 def count_table_bytes(curve: CurveKey, points: int) -> int:
@@ -333,4 +356,6 @@ def choose_f64_limbs(device: ArrayDevice, curve: CurveKey) -> LimbLayout | None:
     first use.
     """
     limbs = f64_curve_limbs(curve)
-    return limbs if limbs is not None and device.f64_limbs else None
+    if limbs is None or not get_profile(device.info).f64_accumulation:
+        return None
+    return limbs if device.f64_limbs else None

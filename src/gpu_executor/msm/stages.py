@@ -35,7 +35,7 @@ from gpu_executor.kernels.curves import (
     run_bounds_kernel,
     scalar_digits_kernel,
 )
-from gpu_executor.msm.plan import GROUPED_ENTRIES, MsmPlan, choose_f64_limbs, count_sums
+from gpu_executor.msm.plan import MsmPlan, adds_in_groups, choose_f64_limbs, count_sums
 from gpu_executor.ops.points import (
     AFFINE,
     TERM_ITERATIONS,
@@ -317,7 +317,7 @@ class Msm:
         """Arrays for the sums; those of buckets, in an array that is made or given, are 0."""
         plan, device = self._plan, self._device
         has_denominators = plan.tables > 1 and not self._has_table
-        grouped = self._lanes == 1 or plan.entries < GROUPED_ENTRIES or has_denominators
+        grouped = has_denominators or adds_in_groups(self._curve, device.info, plan.entries)
         f64_limbs = None if grouped else choose_f64_limbs(device, self._curve)
         wanted = INVOCATIONS // (self._lanes if grouped else self._curve.degree)
         if f64_limbs is not None:

@@ -14,11 +14,13 @@ the Khronos SPIR-V specification, unified edition.
     blocks.py     storage buffers, the uniform buffer and push constants
     shared_memory.py  the size of shared variables
     push_constants.py  push constants moved into a uniform buffer
+    ballots.py    the lowest bit of a ballot by arithmetic on its words
     element_order.py  whether an element is read before it is written
     interface.py  entry point, work-group size, capabilities: all of it together
 """
 
 from gpu_executor.spirv.access import Access
+from gpu_executor.spirv.ballots import lower_ballot_find_lsb
 from gpu_executor.spirv.blocks import StorageBlock
 from gpu_executor.spirv.constants import SpecConstant
 from gpu_executor.spirv.element_order import is_read_before_written
@@ -40,6 +42,7 @@ __all__ = [
     "SpecConstant",
     "StorageBlock",
     "is_read_before_written",
+    "lower_ballot_find_lsb",
     "move_to_uniform_buffer",
     "read_interface",
 ]

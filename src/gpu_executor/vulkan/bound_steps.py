@@ -204,6 +204,18 @@ def _make_key(dispatch: Dispatch) -> Hashable:
     )
 
 
+def choose_sizes(dispatch: Dispatch, info: DeviceInfo) -> tuple[int, int, int]:
+    """The numbers that a dispatch of an algorithm has elements to share out, invocations of a
+    work-group, and elements of an invocation."""
+    kernel = dispatch.kernel
+    # A packed kernel loads several elements per invocation, and single elements at the end.
+    needed = sum(divmod(dispatch.count, kernel.packed))
+    if dispatch.work_group is None:
+        return needed, *choose_work_groups(kernel, needed, info, [])
+    per_invocation = choose_elements_per_invocation(kernel, needed, info)
+    return needed, dispatch.work_group, per_invocation
+
+
 class DispatchCache:
     """Prepared dispatches, least recently used first; one in use is never evicted.
 
@@ -271,13 +283,7 @@ class DispatchCache:
             raise KernelError(
                 f"{kernel.name}: {given} arrays were given for {kernel.bindings} bindings"
             )
-        # A packed kernel loads several elements per invocation, and single elements at the end.
-        needed = sum(divmod(dispatch.count, kernel.packed))
-        if dispatch.work_group is None:
-            size, per_invocation = choose_work_groups(kernel, needed, self._info, [])
-        else:
-            size = dispatch.work_group
-            per_invocation = choose_elements_per_invocation(kernel, needed, self._info)
+        needed, size, per_invocation = choose_sizes(dispatch, self._info)
         groups = self._count_groups(dispatch, -(-needed // (size * per_invocation)))
         words = struct.pack(f"<{len(dispatch.push_words)}I", *dispatch.push_words)
         push = kernel.compose_push(dispatch.count, words, NO_VALUES)

@@ -72,6 +72,9 @@ EXTENSIONS = (
     PORTABILITY_SUBSET,
 )
 """The extensions that are enabled where a device has them."""
+EXECUTABLE_PROPERTIES = "VK_KHR_pipeline_executable_properties"
+"""What a compiler says of its pipelines. Only `describe_device(..., statistics=True)` asks for it:
+drivers may compile in another way while they keep that."""
 CORE_FEATURES = ("robustBufferAccess", "shaderInt64", "shaderInt16", "shaderFloat64")
 VULKAN11_FEATURES = (
     "storageBuffer16BitAccess",
@@ -122,6 +125,10 @@ EXTENSION_FEATURES: dict[str, tuple[str, tuple[str, ...]]] = {
         ),
     ),
     "VK_KHR_maintenance4": ("VkPhysicalDeviceMaintenance4Features", ("maintenance4",)),
+    EXECUTABLE_PROPERTIES: (
+        "VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR",
+        ("pipelineExecutableInfo",),
+    ),
 }
 """For each extension, the structure of its features and the features that are enabled."""
 
@@ -166,10 +173,11 @@ def make_feature_chain(
     return core, chain
 
 
-def describe_device(device: Handle) -> DeviceInfo:
-    """Read everything that `DeviceInfo` holds about a physical device."""
+def describe_device(device: Handle, *, statistics: bool = False) -> DeviceInfo:
+    """Read everything that `DeviceInfo` holds about a physical device. A device that is opened with
+    `statistics` keeps what its compiler says of pipelines."""
     arena = Arena()
-    extensions = _read_extensions(device)
+    extensions = _read_extensions(device, statistics=statistics)
     driver = arena.new("VkPhysicalDeviceDriverProperties")
     imports = arena.new("VkPhysicalDeviceExternalMemoryHostPropertiesEXT")
     if "VK_EXT_external_memory_host" in extensions:
@@ -204,11 +212,12 @@ def describe_device(device: Handle) -> DeviceInfo:
     return info.without_subgroups() if info.has_unreliable_subgroups else info
 
 
-def _read_extensions(device: Handle) -> frozenset[str]:
+def _read_extensions(device: Handle, *, statistics: bool) -> frozenset[str]:
+    used = {*EXTENSIONS, EXECUTABLE_PROPERTIES} if statistics else set(EXTENSIONS)
     found = enumerate_with(
         vk.vkEnumerateDeviceExtensionProperties, "VkExtensionProperties", device, vk.ffi.NULL
     )
-    return frozenset(EXTENSIONS) & {_decode_text(extension.extensionName) for extension in found}
+    return frozenset(used & {_decode_text(extension.extensionName) for extension in found})
 
 
 def _read_limits(

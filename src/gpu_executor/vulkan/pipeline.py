@@ -17,7 +17,11 @@ from gpu_executor.errors import DeviceLacksError
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.modules import SpecId, get_digests
 from gpu_executor.settings import SpirvVal
-from gpu_executor.spirv import CAPABILITY_NAMES, move_to_uniform_buffer
+from gpu_executor.spirv import (
+    CAPABILITY_NAMES,
+    lower_ballot_find_lsb,
+    move_to_uniform_buffer,
+)
 from gpu_executor.spirv.validation import validate_module
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.device import Device
@@ -58,6 +62,8 @@ FEATURE_OF_CAPABILITY = {
     # This package's kernels require it for f64. Which width a user's kernel means is not read.
     "RoundingModeRTZ": "shaderRoundingModeRTZFloat64",
 }
+RADV = "radv"
+"""The name of Mesa's driver for AMD GPUs."""
 SPIRV_OF_VULKAN = {(1, 2): (1, 5), (1, 3): (1, 6)}
 """The newest SPIR-V version that each Vulkan version supports (Vulkan 1.3, appendix A)."""
 
@@ -227,7 +233,14 @@ class PipelineCache:
             if pipeline is None:
                 self._misses += 1
                 check_shared_memory(kernel, chosen, self._device.info)
-                pipeline = self._make(key, kernel, constants)
+                pipeline = make_pipeline(
+                    self._device,
+                    kernel,
+                    constants,
+                    params_in_buffer=params_in_buffer,
+                    driver_cache=self._driver_cache,
+                    spirv_val=self._spirv_val,
+                )
                 self._pipelines[key] = pipeline
             else:
                 self._hits += 1
@@ -243,7 +256,7 @@ class PipelineCache:
     def close(self) -> None:
         with self._lock:
             for pipeline in self._pipelines.values():
-                _destroy(self._device, pipeline)
+                destroy_pipeline(self._device, pipeline)
             self._pipelines.clear()
 
     def stats(self) -> PipelineStats:
@@ -253,45 +266,70 @@ class PipelineCache:
     def _evict(self) -> None:
         """Destroy the least recently used pipelines that no recorded commands refer to."""
         for unused in self._pipelines.evict(self._capacity, in_use=lambda each: each.users > 0):
-            _destroy(self._device, unused)
+            destroy_pipeline(self._device, unused)
             self._evictions += 1
 
-    def _make(self, key: Key, kernel: Kernel, constants: Constants) -> Pipeline:
-        info = self._device.info
-        check_device_runs(kernel, info)
-        if kernel.digest not in get_digests():  # a test validates the package's own modules
-            validate_module(
-                kernel.spirv,
-                kernel.digest,
-                vulkan=info.api_version[:2],
-                features=info.features,
-                mode=self._spirv_val,
-            )
-        device, null = self._device.handle, vk.ffi.NULL
-        interface, code, push_bytes = kernel.interface, kernel.spirv, kernel.push_bytes
-        uniforms = [] if interface.uniform is None else [interface.uniform.binding]
-        params_binding = None
-        if key[2] and "uniformBufferStandardLayout" in self._device.info.features:
-            params_binding = max([*interface.bindings, *uniforms]) + 1
-            uniforms.append(params_binding)
-            code, push_bytes = move_to_uniform_buffer(code, params_binding), 0
-        set_layout = make_set_layout(self._device, interface.bindings, uniforms)
-        layout = module = None
-        try:
-            layout = _make_layout(self._device, set_layout, push_bytes)
-            module = _make_module(self._device, code)
-            handle = _make_pipeline(
-                self._device, self._driver_cache, layout, module, kernel, constants
-            )
-        except BaseException:
-            if layout is not None:
-                vk.vkDestroyPipelineLayout(device, layout, null)
-            vk.vkDestroyDescriptorSetLayout(device, set_layout, null)
-            raise
-        finally:
-            if module is not None:
-                vk.vkDestroyShaderModule(device, module, null)
-        return Pipeline(key, set_layout, layout, handle, params_binding)
+
+def make_pipeline(
+    device: Device,
+    kernel: Kernel,
+    constants: Constants,
+    *,
+    params_in_buffer: bool = False,
+    driver_cache: Handle | None = None,
+    spirv_val: SpirvVal = "auto",
+) -> Pipeline:
+    """Compile a kernel with encoded specialization constants; the caller destroys the pipeline.
+
+    With `params_in_buffer`, push constants with parameters move into a uniform buffer where the
+    device allows it.
+    """
+    info = device.info
+    check_device_runs(kernel, info)
+    if kernel.digest not in get_digests():  # a test validates the package's own modules
+        validate_module(
+            kernel.spirv,
+            kernel.digest,
+            vulkan=info.api_version[:2],
+            features=info.features,
+            mode=spirv_val,
+        )
+    null = vk.ffi.NULL
+    interface, code, push_bytes = kernel.interface, kernel.spirv, kernel.push_bytes
+    if info.driver == RADV:  # Mesa 22.3.6 compiles that search to wrong code (`spirv/ballots.py`)
+        code = lower_ballot_find_lsb(code)
+    uniforms = [] if interface.uniform is None else [interface.uniform.binding]
+    moves_params = params_in_buffer and kernel.pushes_params
+    params_binding = None
+    if moves_params and "uniformBufferStandardLayout" in info.features:
+        params_binding = max([*interface.bindings, *uniforms]) + 1
+        uniforms.append(params_binding)
+        code, push_bytes = move_to_uniform_buffer(code, params_binding), 0
+    set_layout = make_set_layout(device, interface.bindings, uniforms)
+    layout = module = None
+    try:
+        layout = _make_layout(device, set_layout, push_bytes)
+        module = _make_module(device, code)
+        handle = _compile(
+            device, null if driver_cache is None else driver_cache, layout, module, kernel, constants
+        )
+    except BaseException:
+        if layout is not None:
+            vk.vkDestroyPipelineLayout(device.handle, layout, null)
+        vk.vkDestroyDescriptorSetLayout(device.handle, set_layout, null)
+        raise
+    finally:
+        if module is not None:
+            vk.vkDestroyShaderModule(device.handle, module, null)
+    key = (kernel.digest, constants, moves_params)
+    return Pipeline(key, set_layout, layout, handle, params_binding)
+
+
+def destroy_pipeline(device: Device, pipeline: Pipeline) -> None:
+    """Destroy a pipeline and its layouts."""
+    vk.vkDestroyPipeline(device.handle, pipeline.handle, vk.ffi.NULL)
+    vk.vkDestroyPipelineLayout(device.handle, pipeline.layout, vk.ffi.NULL)
+    vk.vkDestroyDescriptorSetLayout(device.handle, pipeline.set_layout, vk.ffi.NULL)
 
 
 def choose_constants(kernel: Kernel, work_group: int, per_invocation: int) -> dict[int, int]:
@@ -365,7 +403,7 @@ def _make_layout(device: Device, set_layout: Handle, push_bytes: int) -> Handle:
     return layout[0]
 
 
-def _make_pipeline(
+def _compile(
     device: Device,
     driver_cache: Handle,
     layout: Handle,
@@ -380,6 +418,8 @@ def _make_pipeline(
         info.pNext = arena.new(
             "VkPipelineRobustnessCreateInfoEXT", storageBuffers=unchecked, uniformBuffers=unchecked
         )
+    if "pipelineExecutableInfo" in device.info.features:
+        info.flags = vk.VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR
     info.stage.sType = vk.VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO
     info.stage.stage = vk.VK_SHADER_STAGE_COMPUTE_BIT
     info.stage.module = module
@@ -412,9 +452,3 @@ def _make_specialization_info(arena: Arena, constants: Constants) -> Handle:
         dataSize=len(data),
         pData=arena.array("char", data or b"\0"),
     )
-
-
-def _destroy(device: Device, pipeline: Pipeline) -> None:
-    vk.vkDestroyPipeline(device.handle, pipeline.handle, vk.ffi.NULL)
-    vk.vkDestroyPipelineLayout(device.handle, pipeline.layout, vk.ffi.NULL)
-    vk.vkDestroyDescriptorSetLayout(device.handle, pipeline.set_layout, vk.ffi.NULL)

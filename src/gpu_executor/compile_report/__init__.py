@@ -1,0 +1,1 @@
+"""What AMD's compiler makes of the package's pipelines, without an AMD GPU."""

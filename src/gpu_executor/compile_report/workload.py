@@ -1,0 +1,395 @@
+"""The pipelines that this package uses on a device: those of every operation, by what operations
+submit.
+
+`RecordingDevice` is an `ArrayDevice` that computes nothing and remembers the kernel of each
+dispatch, with the sizes that a Vulkan device would choose. `record_workload` runs every operation
+on it, so that kernels get the same specializations as in a program.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from gpu_executor import fields
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.calls.dispatch import Algorithms, ArrayCopy, Dispatch, Step, upload
+from gpu_executor.common.lean_dataclass import dataclass
+from gpu_executor.curves.curve import Curve
+from gpu_executor.curves.parameters import NAMES, get_named
+from gpu_executor.curves.point_array import PointArray
+from gpu_executor.device_info import DeviceInfo
+from gpu_executor.fields.extension import ExtensionField
+from gpu_executor.fields.field import Field, FieldArray
+from gpu_executor.kernel import Kernel
+from gpu_executor.kernels import catalogue
+from gpu_executor.kernels.curves import (
+    OPERATIONS,
+    SINGLE_WORK_GROUP,
+    choose_work_group,
+    count_lanes,
+    curve_kernel,
+    f64_curve_limbs,
+    list_variants,
+)
+from gpu_executor.kernels.families import family
+from gpu_executor.kernels.modules import SpecId, get_module_names
+from gpu_executor.msm.parts import MemoryMeter
+from gpu_executor.msm.plan import plan_sets
+from gpu_executor.msm.run import run_on_device, run_sets, run_tables
+from gpu_executor.msm.tables import make_multiples, make_table, to_tables
+from gpu_executor.ops import element_bytes, point_bytes, polynomials, scalars
+from gpu_executor.ops.sort import ORDERS, UINT64, argsort, bincount, sort, sort_pairs
+from gpu_executor.plan.plan import choose_work_groups
+from gpu_executor.primes import NAMED, Prime
+from gpu_executor.soak.kernels import KERNELS as SOAK_KERNELS
+from gpu_executor.vulkan.bound_steps import choose_sizes
+from gpu_executor.vulkan.pipeline import Constants, choose_constants, encode_specialization
+from gpu_executor.vulkan.step_binder import STRIDED_COPY_WORK_GROUP
+
+T = TypeVar("T")
+WORD = np.dtype(np.uint32)
+DIGITS_OF_PRIMES = frozenset(
+    {
+        SpecId.NEGATIVE_INVERSE,
+        SpecId.NEGATIVE_INVERSE_HIGH,
+        SpecId.RECIPROCAL,
+        *range(SpecId.ONE, SpecId.GRID_STRIDE),
+        *range(SpecId.MODULUS, SpecId.STORED_LIMBS),
+    }
+)
+"""Specialization constants that are the digits of a prime, or of numbers that follow from it. They
+decide no loop and no type, so pipelines that differ in nothing else have the same registers."""
+FEW, SOME, MANY = 1 << 8, 1 << 18, 1 << 22
+"""Numbers of elements for which a device chooses different work-groups, elements per invocation and
+loops."""
+COUNTS = FEW, SOME, MANY
+EXPONENT = 5
+CHAIN_LENGTH = 256
+"""Of the chains that measure products."""
+LOG_LENGTHS = (1, 6, 7, 12, 13, 16, 22)
+"""Transforms have passes of other shapes at each of these lengths; EIP-7594 has 2^6 to 2^13."""
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineRequest:
+    """A kernel with the specialization constants of one pipeline."""
+
+    kernel: Kernel
+    constants: Constants
+    params_in_buffer: bool
+    chosen: bool
+    """Whether operations use the pipeline; others are variants for comparison."""
+
+    @property
+    def module(self) -> str:
+        """The name of the kernel's SPIR-V module."""
+        return get_module_names()[self.kernel.digest]
+
+    @property
+    def shape(self) -> Hashable:
+        """What decides the code; of kernels on elements, apart from the digits of a prime."""
+        constants = self.constants
+        if not self.module.startswith("curve"):  # which use all registers, so that few decide
+            constants = tuple(each for each in constants if each[0] not in DIGITS_OF_PRIMES)
+        return self.kernel.digest, constants, self.params_in_buffer
+
+    def describe_constants(self) -> str:
+        """The specialization constants in words, without the digits of a prime."""
+        return ", ".join(
+            f"{SpecId(spec_id).name.lower()}={int.from_bytes(encoded, 'little', signed=True)}"
+            for spec_id, encoded in self.constants
+            if spec_id not in DIGITS_OF_PRIMES
+        )
+
+
+class RecordingDevice(MemoryMeter):
+    """An `ArrayDevice` that has no memory and remembers the pipelines of what is submitted."""
+
+    free_memory = 1 << 36
+    bytes_per_product = math.inf
+    """So fast a memory that rounds of affine additions are worth while."""
+
+    def __init__(self, info: DeviceInfo) -> None:
+        super().__init__(info)
+        self.f64_limbs = False
+        self.operations: set[Algorithms] = set()
+        """The operations that were run."""
+        self.requests: dict[Hashable, PipelineRequest] = {}
+        """The pipelines by their shape."""
+        self.recorded: set[Hashable] = set()
+        """What would submit nothing new: transforms of primes of equal length."""
+        self._cached: dict[Hashable, Any] = {}
+
+    def add(
+        self,
+        kernel: Kernel,
+        work_group: int,
+        per_invocation: int,
+        *,
+        params_in_buffer: bool = False,
+        chosen: bool = True,
+    ) -> None:
+        """Remember a pipeline, unless one of the same shape is known."""
+        constants = choose_constants(kernel, work_group, per_invocation)
+        request = PipelineRequest(
+            kernel,
+            encode_specialization(kernel, constants),
+            params_in_buffer and kernel.pushes_params,
+            chosen,
+        )
+        self.requests.setdefault(request.shape, request)
+
+    def submit(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            if isinstance(step, Dispatch):
+                _, work_group, per_invocation = choose_sizes(step, self.info)
+                self.add(step.kernel, work_group, per_invocation)
+            else:
+                assert isinstance(step, ArrayCopy)  # `_record_copies` has their kernels
+
+    def cache(self, key: Hashable, make: Callable[[], T]) -> T:
+        if key not in self._cached:
+            self._cached[key] = make()
+        value: T = self._cached[key]
+        return value
+
+    def run_operation(
+        self, operation: Algorithms, arguments: tuple[Any, ...], options: Mapping[str, Any]
+    ) -> Any:
+        self.operations.add(operation)
+        return super().run_operation(operation, arguments, options)
+
+
+def record_workload(info: DeviceInfo) -> RecordingDevice:
+    """Return a device that has seen every operation of this package."""
+    device = RecordingDevice(info)
+    _record_catalogue(device)
+    _record_copies(device)
+    _record_sorts(device)
+    public = [getattr(fields, name) for name in fields.__all__]
+    named = [each for each in public if isinstance(each, Field)]
+    extensions = [each for each in public if isinstance(each, ExtensionField)]
+    extensions += [
+        ExtensionField(fields.BABYBEAR, 11, 4),
+        ExtensionField(fields.KOALABEAR, 3, 4),
+        ExtensionField(fields.GOLDILOCKS, 7, 2),
+        ExtensionField(fields.MERSENNE31, -1, 2),
+        ExtensionField(fields.MERSENNE31, 5, 3),
+    ]
+    named_curves = [get_named(name) for name in NAMES]
+    for f64_limbs in (False, True):
+        device.f64_limbs = f64_limbs
+        for field in named:
+            _record_field(device, field)
+        for extension in extensions:
+            _record_extension(device, extension)
+        for curve in named_curves:
+            _record_curve(device, curve)
+            _record_msms(device, curve)
+    for curve in named_curves:
+        _record_variants(device, curve)
+    return device
+
+
+# --- calls of kernels, and copies ---
+
+
+def _record_catalogue(device: RecordingDevice) -> None:
+    """The kernels with names, those of measurements, and those of the soak test."""
+    kernels = [catalogue.load(name) for name in catalogue.names()]
+    kernels += [make() for make in SOAK_KERNELS.values()]
+    kernels.append(catalogue.fma_chain_kernel(CHAIN_LENGTH))
+    for prime in NAMED.values():
+        kernels += [
+            catalogue.mont_mul_chain_kernel(prime, CHAIN_LENGTH, f64_limbs=f64_limbs)
+            for f64_limbs in (False, True)
+        ]
+    for kernel in kernels:
+        for count in COUNTS:
+            sizes = choose_work_groups(kernel, count, device.info, [])
+            device.add(kernel, *sizes)  # on device arrays
+            device.add(kernel, *sizes, params_in_buffer=True)  # on host arrays
+
+
+def _record_copies(device: RecordingDevice) -> None:
+    """What copies device arrays: `StepBinder` chooses it by the layout of the arrays."""
+    for count in COUNTS:
+        copy = catalogue.copy_kernel()
+        device.add(copy, *choose_work_groups(copy, count, device.info, []))
+    for unit in (1, 2, 4):
+        device.add(catalogue.strided_copy_kernel(unit), STRIDED_COPY_WORK_GROUP, 1)
+
+
+def _record_sorts(device: RecordingDevice) -> None:
+    for count in (FEW, MANY):
+        for dtype in (*ORDERS, UINT64):
+            array = device.empty((count,), dtype)
+            sort(array)
+            argsort(array)
+        numbers = device.empty((count,), WORD)
+        for bins in (FEW, MANY):
+            bincount(numbers, bins)
+        for bits in (1, 7, 20, 32):
+            sort_pairs(device, numbers, numbers, bits)
+
+
+# --- fields ---
+
+
+def _make_elements(device: RecordingDevice, field: Any, *shape: int) -> Any:
+    data = device.empty((*shape, *field.layout.element_shape), field.prime.column_dtype)
+    return field.array_type(field, data, field.form)
+
+
+def _record_arithmetic(device: RecordingDevice, field: Any) -> None:
+    """What prime fields and extensions have."""
+    for count in COUNTS:
+        a, b = (_make_elements(device, field, count) for _ in range(2))
+        unaligned = _make_elements(device, field, count + 1)[1:]
+        for other in (a, unaligned):
+            field.add(other, b), field.sub(other, b), field.mul(other, b), field.fma(other, b, a)
+            field.neg(other), field.double(other), field.square(other)
+            if field.form == "montgomery":
+                other.in_form("canonical")
+                field.array_type(field, other.data, "canonical").in_form("montgomery")
+        field.add(a, 3), field.sub(a, 3), field.sub(3, a), field.mul(a, 3), field.fma(a, 3, b)
+        field.equal(a, b), field.equal(a, 3)
+        field.where(np.zeros(count, np.bool_), a, b), field.where(np.False_, a, 1)
+        field.power(a, EXPONENT), field.div(a, b), field.inverse(a, zero="error")
+        field.sum(a), field.prod(a), field.prefix_product(a), field.vecdot(a, b)
+        rows = a.reshape(count // FEW, FEW)
+        field.sum(rows, axis=0), field.sum(rows, axis=1), field.prod(rows, axis=1)
+        field.matmul(rows, rows.transpose(1, 0)), field.matmul(rows, a[:FEW])
+        places = np.arange(FEW)
+        a[places] = a[places]
+        a[::2].copy()
+        field.concatenate([a, b])
+    field.legendre(_make_elements(device, field, FEW))
+    field.sqrt(_make_elements(device, field, FEW), nonsquare="zero")
+
+
+def _record_field(device: RecordingDevice, field: Field) -> None:
+    _record_arithmetic(device, field)
+    prime = field.prime
+    for count in COUNTS:
+        a = _make_elements(device, field, count)
+        field.poly_eval(a[:FEW], a)
+        polynomials.resize(prime, a.data, count + 1)
+        if element_bytes.can_convert(device, prime, prime.element_bytes):
+            encoded = device.empty((count, prime.element_bytes), element_bytes.BYTE)
+            element_bytes.read_bytes(prime, encoded, big_endian=True)
+            element_bytes.write_bytes(prime, a.data, a.form, big_endian=True)
+        if scalars.can_reduce(device, prime):
+            numbers = np.broadcast_to(np.uint8(0), (FEW, prime.element_bytes))
+            scalars.reduce_scalars(device, prime, numbers, big_endian=True)
+    for log_n in LOG_LENGTHS:
+        kind = "transform", family(prime), prime.bits, log_n
+        if log_n <= prime.two_adicity and kind not in device.recorded:
+            device.recorded.add(kind)
+            _record_transforms(device, field, log_n)
+
+
+def _record_transforms(device: RecordingDevice, field: Field, log_n: int) -> None:
+    a = _make_elements(device, field, 1 << log_n)
+    coset = field.prime.generator
+    orders: tuple[Any, ...] = ("natural", "reversed")
+    for transform in (field.ntt, field.intt):
+        for order_in in orders:
+            for order_out in orders:
+                transform(a, order_in=order_in, order_out=order_out)
+        transform(a, coset=coset)
+        transform(_make_elements(device, field, 3, 1 << log_n))  # a batch
+    if log_n > 1:
+        half = a[: 1 << log_n - 1]
+        field.poly_mul(half, half), field.poly_divide_vanishing(a, 1 << log_n - 1)
+        field.lde(half, 2)
+        rows = _make_elements(device, field, 3, 1 << log_n - 1)
+        field.poly_mul(rows, rows)
+
+
+def _record_extension(device: RecordingDevice, field: ExtensionField) -> None:
+    _record_arithmetic(device, field)
+    a = _make_elements(device, field, FEW)
+    field.frobenius(a), field.norm(a)
+    if field.degree == 2:
+        field.conjugate(a)
+    in_base = _make_elements(device, field.base, FEW)
+    field.mul(a, in_base), field.add(a, in_base)
+    field.from_coefficients(*a.coefficients)
+
+
+# --- curves ---
+
+
+def _make_points(device: RecordingDevice, curve: Curve, coordinates: int, *shape: int) -> PointArray:
+    key = curve.key
+    data = device.empty((*shape, coordinates, *key.coordinate_shape), key.prime.column_dtype)
+    return PointArray(curve, data, known_in_subgroup=True)
+
+
+def _record_curve(device: RecordingDevice, curve: Curve) -> None:
+    key, prime = curve.key, curve.key.prime
+    for count in (FEW, SOME):
+        for coordinates in (2, 4):
+            p = _make_points(device, curve, coordinates, count)
+            curve.add(p, p), curve.sub(p, p), curve.neg(p), curve.double(p)
+            curve.equal(p, p), curve.is_infinity(p), curve.is_on_curve(p), curve.sum(p)
+            p.affine()
+    p = _make_points(device, curve, 2, FEW)
+    factors = _make_elements(device, curve.scalar_field, FEW)
+    curve.mul(p, factors)
+    curve.mul(p[:1], factors)
+    curve.mul(p, 3)
+    curve.msm(p, factors)
+    PointArray(curve, p.data).in_subgroup()
+    if point_bytes.can_decode(device, key, prime.element_bytes):
+        encoded = device.empty((FEW, prime.element_bytes), element_bytes.BYTE)
+        flags = device.empty((FEW,), WORD)
+        point_bytes.decode_points(key, encoded, flags, big_endian=True, larger=True)
+    if point_bytes.can_encode(device, key, prime.element_bytes):
+        point_bytes.encode_points(key, p.data, (0, 1, 2), big_endian=True, larger=True)
+
+
+def _record_msms(device: RecordingDevice, curve: Curve) -> None:
+    """Few points, with tables that the call makes; more, which single invocations or groups
+    accumulate; many, with rounds of affine additions; tables and sets."""
+    key, glv = curve.key, curve.glv
+    words = -(-key.order.bit_length() // 32)
+    for count in (FEW, 1 << 14, SOME, MANY):
+        p, factors = _make_points(device, curve, 2, count), device.empty((count, words), WORD)
+        for used in {None, glv}:
+            run_on_device(device, key, p.data, factors, (), used)
+    batch = device.empty((3, FEW, words), WORD)
+    run_on_device(device, key, _make_points(device, curve, 2, 3, FEW).data, batch, (3,), glv)
+    for count in (FEW, 1 << 16):
+        points = _make_points(device, curve, 2, count).data
+        table = make_table(curve, points, None, None, known_in_subgroup=True)
+        factors = device.empty((count, words), WORD)
+        run_tables(key, table.plan, table.data, factors, ())
+    plan = plan_sets(key, 64, 128, device.info, 1 << 28)
+    sets = _make_points(device, curve, 2, 128, 64).data
+    tables = to_tables(key, make_multiples(key, plan, sets))
+    run_sets(key, plan, tables, device.empty((128, 64, words), WORD))
+
+
+def _record_variants(device: RecordingDevice, curve: Curve) -> None:
+    """The kernels on points in the variants that such a device does not choose."""
+    key, info = curve.key, device.info
+    single = dataclasses.replace(info, features=info.features - {"subgroup shuffle"})
+    for operation in OPERATIONS:
+        for variant in list_variants(operation, key.degree):
+            lanes = {"": key.degree, "f64": 1, "serial": 1}.get(variant, count_lanes(key, info))
+            if not variant and operation != "accumulate":
+                continue  # operations use the only variant without a name
+            limbs = f64_curve_limbs(key) if variant == "f64" else None
+            if variant == "f64" and limbs is None:
+                continue
+            grouped = variant in ("grouped", "serial")
+            kernel = curve_kernel(key, operation, lanes, grouped=grouped, f64_limbs=limbs)
+            size = choose_work_group(key, single) if variant == "serial" else SINGLE_WORK_GROUP
+            device.add(kernel, size, 1, chosen=False)
