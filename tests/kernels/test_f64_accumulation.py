@@ -42,6 +42,7 @@ from gpu_executor.vulkan.device_trials import F64_LIMB_FEATURES
 from tests.support.curves_under_test import FILLS_WORDS, NAMED_CURVES, SMALL, get_curve
 from tests.support.device_arrays import get_device_memory
 from tests.support.f64_emulation import compile_emulated
+from tests.support.plans import describe_device
 
 Words = npt.NDArray[np.uint32]
 NEGATIVE = 1 << 31
@@ -225,8 +226,9 @@ def test_the_slack_decides(step: int, served: bool) -> None:
 
 def test_devices_decide_and_are_asked_only_by_curves_with_f64_limbs() -> None:
     class Device:
-        def __init__(self, answer: bool) -> None:
+        def __init__(self, answer: bool, vendor: str = "NVIDIA") -> None:
             self.answer, self.asked = answer, 0
+            self.info = dataclasses.replace(describe_device(), vendor=vendor)
 
         @property
         def f64_limbs(self) -> bool:
@@ -241,6 +243,9 @@ def test_devices_decide_and_are_asked_only_by_curves_with_f64_limbs() -> None:
         assert device.asked == 0
         found = choose_f64_limbs(there, gx.curves.BN254_G1.key)
         assert (found is not None) == answer
+    amd = Device(True, "AMD")  # where the accumulation with f64 limbs needs scratch memory
+    assert choose_f64_limbs(cast(ArrayDevice, amd), gx.curves.BN254_G1.key) is None
+    assert amd.asked == 0
     assert choose_variant("accumulate", 1, grouped=False, f64_limbs=True) == "f64"
 
 

@@ -1,0 +1,139 @@
+"""The report: families, the summary, what is expected to spill, and the whole command."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gpu_executor import curves, fields, kzg, msm, ops
+from gpu_executor.cli import compile_report as command
+from gpu_executor.cli.commands import commands
+from gpu_executor.compile_report.null_hardware import PipelineFigures
+from gpu_executor.compile_report.report import (
+    EXPECTED_SPILLS,
+    FamilyReport,
+    choose_families,
+    parse_report,
+    summarize,
+)
+from gpu_executor.compile_report.workload import RecordingDevice, record_workload
+from gpu_executor.kernels.modules import get_module_names
+from gpu_executor.ops.operation import Operation
+from tests.support.plans import describe_device
+
+GOOD = PipelineFigures("wide_mul", "mul", "words=12", chosen=True, instructions=1986, vgprs=56)
+SPILLING = dataclasses.replace(GOOD, module="wide_power", spilled_vgprs=11, scratch_bytes=3072)
+FAILED = dataclasses.replace(GOOD, error="vkCreateComputePipelines failed", instructions=0)
+LISTED = next(iter(EXPECTED_SPILLS))
+
+
+def make_report(*pipelines: PipelineFigures) -> FamilyReport:
+    return FamilyReport("navi21", "Null hardware", "radv Mesa 22.3.6", pipelines)
+
+
+def test_the_families_are_two_or_the_one_of_the_environment() -> None:
+    assert choose_families({}) == choose_families({"RADV_FORCE_FAMILY": " "})
+    assert choose_families({}) == ("navi21", "vega10")
+    assert choose_families({"RADV_FORCE_FAMILY": "polaris10"}) == ("polaris10",)
+
+
+@pytest.mark.parametrize(
+    ("pipelines", "counts", "is_good"),
+    [
+        pytest.param([GOOD, GOOD], (2, 0, 0, 0), True, id="good"),
+        pytest.param([GOOD, FAILED], (2, 1, 0, 0), False, id="failed"),
+        pytest.param([SPILLING, GOOD], (2, 0, 1, 1), False, id="spilling"),
+        pytest.param(
+            [dataclasses.replace(GOOD, scratch_bytes=4)], (1, 0, 1, 1), False, id="scratch"
+        ),
+        pytest.param([dataclasses.replace(GOOD, spilled_sgprs=1)], (1, 0, 1, 1), False, id="SGPR"),
+        pytest.param(
+            [dataclasses.replace(SPILLING, module=LISTED)], (1, 0, 1, 0), True, id="expected"
+        ),
+    ],
+)
+def test_the_summary_counts_and_the_status_follows(
+    pipelines: list[PipelineFigures],
+    counts: tuple[int, ...],
+    is_good: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    report = make_report(*pipelines)
+    summary = summarize([report])
+    assert dataclasses.astuple(summary) == counts
+    assert summary.is_good == is_good
+    monkeypatch.setattr(command, "compile_families", lambda _families: [report])
+    file = tmp_path / "report.json"
+    shown = CliRunner().invoke(commands, ["compile-report", "--json", str(file)])
+    assert shown.exit_code == (0 if is_good else 1)
+    *_, last = shown.output.splitlines()
+    assert last == str(summary)
+    assert last.startswith(f"{len(pipelines)} pipelines, {counts[1]} failed, {counts[2]} spilling")
+    content = json.loads(file.read_text())
+    assert content["summary"]["failed"] == counts[1]
+    assert parse_report("navi21", json.dumps(content["families"][0])) == report
+
+
+def test_a_row_has_every_figure_and_marks_variants_for_comparison() -> None:
+    figures = dataclasses.replace(SPILLING, chosen=False, waves=4, spilled_sgprs=2)
+    *numbers, module, kernel, _ = command.format_row(figures).split()
+    assert numbers == ["1986", "56", "0", "13", "3072", "0", "4", "0", "0", "0"]
+    assert (module, kernel) == ("wide_power*", "mul")
+
+
+def list_operations() -> Iterator[Operation[..., object]]:
+    for package in (ops, msm, fields, curves, kzg):
+        for each in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            for value in vars(importlib.import_module(each.name)).values():
+                if isinstance(value, Operation):
+                    yield value
+
+
+@pytest.mark.slow
+def test_every_operation_is_recorded_and_every_module_is_compiled() -> None:
+    info = describe_device()
+    features = {"subgroup shuffle", "shaderInt64", "shaderFloat64"}
+    amd = dataclasses.replace(
+        info,
+        vendor="AMD",
+        features=info.features | features,
+        limits=dataclasses.replace(info.limits, subgroup_size=64, max_shared_memory=1 << 16),
+    )
+    device: RecordingDevice = record_workload(amd)
+    assert set(list_operations()) <= device.operations
+    chosen = {each.module for each in device.requests.values() if each.chosen}
+    assert {each.module for each in device.requests.values()} == set(get_module_names().values())
+    variants = set(get_module_names().values()) - chosen
+    assert {"curve2_accumulate", "curve1_f64_accumulate"} <= variants
+    assert all(each.startswith(("curve1_", "curve2_")) for each in variants)
+
+
+@pytest.mark.slow
+def test_all_pipelines_compile_for_amd_and_spill_only_where_that_is_expected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RADV_FORCE_FAMILY", raising=False)
+    file = tmp_path / "report.json"
+    shown = CliRunner().invoke(commands, ["compile-report", "--json", str(file)])
+    *_, last = shown.output.splitlines()
+    assert shown.exit_code == 0, last
+    assert ", 0 failed, " in last
+    assert last.endswith("(0 of them not expected to)")
+    reports = [
+        parse_report(each["family"], json.dumps(each))
+        for each in json.loads(file.read_text())["families"]
+    ]
+    assert [each.family for each in reports] == ["navi21", "vega10"]
+    for report in reports:
+        assert {each.module for each in report.pipelines} == set(get_module_names().values())
+        assert not any(each.spills for each in report.pipelines if each.chosen)
+        spilling = {each.module for each in report.pipelines if each.spills}
+        assert spilling == set(EXPECTED_SPILLS), "a module that spills no more stays listed"
