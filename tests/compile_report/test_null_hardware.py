@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import platform
 from pathlib import Path
 
 import pytest
 
-from gpu_executor.compile_report import null_hardware
 from gpu_executor.compile_report.null_hardware import (
     STATISTICS,
     find_compiler_error,
@@ -15,7 +15,7 @@ from gpu_executor.compile_report.null_hardware import (
     make_environment,
     name_statistics,
 )
-from gpu_executor.compile_report.report import compile_family
+from gpu_executor.compile_report.report import compile_families
 from gpu_executor.errors import GpuError, NoDeviceError
 from tests.conftest import RunPython
 
@@ -68,13 +68,13 @@ def test_pipelines_are_compiled_and_errors_that_the_compiler_only_prints_are_fou
 
 def test_a_family_that_does_not_exist_is_an_error_in_words() -> None:
     with pytest.raises(GpuError, match=r"RADV_FORCE_FAMILY=no_such_family.*no_such_family"):
-        compile_family("no_such_family")
+        compile_families(["no_such_family"])
 
 
 def test_the_driver_is_found_where_it_is_installed_or_where_the_environment_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(null_hardware.platform, "machine", lambda: "riscv64")
+    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     installed, given = tmp_path / "radeon_icd.riscv64.json", tmp_path / "own" / "radeon_icd.json"
     given.parent.mkdir()
     for each in (installed, given):

@@ -55,7 +55,9 @@ def test_modules_stay_valid_without_the_instruction(module: str) -> None:
     assert FIND_LSB in list_opcodes(code)
     lowered = lower_ballot_find_lsb(code)
     assert FIND_LSB not in list_opcodes(lowered)
-    validate_module(lowered, f"lowered {module}", vulkan=(1, 3), features=frozenset(), mode="require")
+    validate_module(
+        lowered, f"lowered {module}", vulkan=(1, 3), features=frozenset(), mode="require"
+    )
 
 
 def test_a_module_without_the_instruction_is_returned_as_it_is() -> None:

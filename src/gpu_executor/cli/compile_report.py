@@ -11,6 +11,7 @@ import click
 
 from gpu_executor.cli.options import make_json_option
 from gpu_executor.cli.output import JsonOutput, print_text
+from gpu_executor.cli.progress import show_work
 from gpu_executor.compile_report.null_hardware import PipelineFigures
 from gpu_executor.compile_report.report import (
     EXPECTED_SPILLS,
@@ -46,7 +47,9 @@ def compile_report(json_file: Path | None) -> None:
 
     The status is 1 if a pipeline fails, or keeps registers in memory without being expected to.
     """
-    reports = compile_families(choose_families(os.environ))
+    families = choose_families(os.environ)
+    with show_work(f"compiling for {' and '.join(families)}"):
+        reports = compile_families(families)
     summary = summarize(reports)
     content = {
         "families": [dataclasses.asdict(each) for each in reports],
@@ -74,9 +77,7 @@ def compile_report(json_file: Path | None) -> None:
 def format_row(figures: PipelineFigures) -> str:
     """Return the line of a pipeline."""
     spilled = figures.spilled_vgprs + figures.spilled_sgprs
-    values = [
-        spilled if name == "spilled" else getattr(figures, name) for name in COLUMNS.values()
-    ]
+    values = [spilled if name == "spilled" else getattr(figures, name) for name in COLUMNS.values()]
     mark = "" if figures.chosen else "*"
     name = f"{figures.module}{mark} {figures.kernel} ({figures.constants})"
     return "".join(f"{value:>{WIDTH}}" for value in values) + f"  {name}"

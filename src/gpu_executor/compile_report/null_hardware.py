@@ -8,6 +8,7 @@ so each family has a process of its own (`python -m gpu_executor.compile_report`
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import platform
 import re
@@ -140,15 +141,15 @@ def compile_workload() -> dict[str, Any]:
     return {
         "device": info.name,
         "driver": f"{info.driver} {info.driver_version}",
-        "pipelines": [
-            {name: getattr(each, name) for name in PipelineFigures.__slots__} for each in figures
-        ],
+        "pipelines": [dataclasses.asdict(each) for each in figures],
     }
 
 
 def compile_request(device: Device, request: PipelineRequest) -> PipelineFigures:
     """Return the figures of one pipeline, or the error of the compiler."""
-    what = request.module, request.kernel.name, request.describe_constants(), request.chosen
+    what = PipelineFigures(
+        request.module, request.kernel.name, request.describe_constants(), request.chosen
+    )
     with tempfile.TemporaryFile("w+") as printed:
         with _redirect_stderr(printed):
             try:
@@ -159,14 +160,15 @@ def compile_request(device: Device, request: PipelineRequest) -> PipelineFigures
                     params_in_buffer=request.params_in_buffer,
                 )
             except GpuError as error:
-                return PipelineFigures(*what, error=str(error))
+                return dataclasses.replace(what, error=str(error))
             try:
                 statistics = read_statistics(device, pipeline)
             finally:
                 destroy_pipeline(device, pipeline)
         printed.seek(0)
-        error = find_compiler_error(printed.read())
-    return PipelineFigures(*what, error=error, **name_statistics(statistics))
+        said = find_compiler_error(printed.read())
+    figures: dict[str, Any] = {"error": said, **name_statistics(statistics)}
+    return dataclasses.replace(what, **figures)
 
 
 def find_compiler_error(printed: str) -> str:

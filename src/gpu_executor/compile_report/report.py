@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from gpu_executor.bench.child_process import run_python
 from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.compile_report.null_hardware import (
     DEFAULT_FAMILIES,
@@ -67,24 +68,38 @@ def choose_families(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def compile_families(families: Sequence[str]) -> list[FamilyReport]:
-    """Compile for all families, each in a process of its own, side by side."""
-    with ThreadPoolExecutor(len(families)) as threads:
-        return list(threads.map(compile_family, families))
+    """Compile every pipeline for all families, each in a process of its own, side by side. The
+    processes end with this call, also if it is interrupted."""
+    driver = find_driver()
+    with contextlib.ExitStack() as ending:
+        processes = []
+        for family in families:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "gpu_executor.compile_report"],
+                env=make_environment(family, driver),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,  # Ctrl-C in a terminal is a matter of this process alone
+            )
+            ending.enter_context(process)
+            ending.callback(process.kill)
+            processes.append(process)
+        return [_wait(family, process) for family, process in zip(families, processes, strict=True)]
 
 
-def compile_family(family: str) -> FamilyReport:
-    """Compile every pipeline for a family, in another process."""
-    environment = make_environment(family, find_driver())
-    done = run_python(["-m", "gpu_executor.compile_report"], environment=environment)
-    if done.returncode:
-        *_, reason = ["it printed nothing", *done.stderr.strip().splitlines()]
-        status = f"status {done.returncode}"
-        if done.returncode < 0:
-            status = signal.Signals(-done.returncode).name
+def _wait(family: str, process: subprocess.Popen[str]) -> FamilyReport:
+    """Return the report of a process when it has ended."""
+    printed, errors = process.communicate()
+    if process.returncode:
+        *_, reason = ["it printed nothing", *errors.strip().splitlines()]
+        status = f"status {process.returncode}"
+        if process.returncode < 0:
+            status = signal.Signals(-process.returncode).name
         raise GpuError(
             f"{FAMILY_VARIABLE}={family}: the process that compiles ended with {status}: {reason}"
         )
-    return parse_report(family, done.stdout)
+    return parse_report(family, printed)
 
 
 def parse_report(family: str, text: str) -> FamilyReport:

@@ -10,24 +10,25 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
 from gpu_executor import fields
 from gpu_executor.arrays.device_array import DeviceArray
-from gpu_executor.calls.dispatch import Algorithms, ArrayCopy, Dispatch, Step, upload
+from gpu_executor.calls.dispatch import Algorithms, ArrayCopy, Dispatch, Step
 from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.curves.curve import Curve
 from gpu_executor.curves.parameters import NAMES, get_named
 from gpu_executor.curves.point_array import PointArray
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.fields.extension import ExtensionField
-from gpu_executor.fields.field import Field, FieldArray
+from gpu_executor.fields.field import Field
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels import catalogue
 from gpu_executor.kernels.curves import (
+    COORDINATES,
     OPERATIONS,
     SINGLE_WORK_GROUP,
     choose_work_group,
@@ -43,9 +44,10 @@ from gpu_executor.msm.plan import plan_sets
 from gpu_executor.msm.run import run_on_device, run_sets, run_tables
 from gpu_executor.msm.tables import make_multiples, make_table, to_tables
 from gpu_executor.ops import element_bytes, point_bytes, polynomials, scalars
+from gpu_executor.ops.points import AFFINE
 from gpu_executor.ops.sort import ORDERS, UINT64, argsort, bincount, sort, sort_pairs
 from gpu_executor.plan.plan import choose_work_groups
-from gpu_executor.primes import NAMED, Prime
+from gpu_executor.primes import NAMED
 from gpu_executor.soak.kernels import KERNELS as SOAK_KERNELS
 from gpu_executor.vulkan.bound_steps import choose_sizes
 from gpu_executor.vulkan.pipeline import Constants, choose_constants, encode_specialization
@@ -71,8 +73,11 @@ COUNTS = FEW, SOME, MANY
 EXPONENT = 5
 CHAIN_LENGTH = 256
 """Of the chains that measure products."""
-LOG_LENGTHS = (1, 6, 7, 12, 13, 16, 22)
-"""Transforms have passes of other shapes at each of these lengths; EIP-7594 has 2^6 to 2^13."""
+LOG_LENGTHS = (1, 7, 12, 13, 22)
+"""Transforms have passes of other shapes at each of these lengths: of one pass, of two equal ones,
+of two that differ, of three. EIP-4844 and EIP-7594 have those from 2^7 to 2^13."""
+COMPARED_CURVES = ("BLS12_381_G1", "BLS12_381_G2", "BN254_G1", "BN254_G2")
+"""The curves whose kernels are also compiled in variants that are not chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +115,7 @@ class PipelineRequest:
 class RecordingDevice(MemoryMeter):
     """An `ArrayDevice` that has no memory and remembers the pipelines of what is submitted."""
 
-    free_memory = 1 << 36
+    free_memory = 1 << 40
     bytes_per_product = math.inf
     """So fast a memory that rounds of affine additions are worth while."""
 
@@ -122,7 +127,7 @@ class RecordingDevice(MemoryMeter):
         self.requests: dict[Hashable, PipelineRequest] = {}
         """The pipelines by their shape."""
         self.recorded: set[Hashable] = set()
-        """What would submit nothing new: transforms of primes of equal length."""
+        """What would submit nothing new: operations on elements of primes of equal length."""
         self._cached: dict[Hashable, Any] = {}
 
     def add(
@@ -185,14 +190,22 @@ def record_workload(info: DeviceInfo) -> RecordingDevice:
     for f64_limbs in (False, True):
         device.f64_limbs = f64_limbs
         for field in named:
-            _record_field(device, field)
+            kind: Hashable = ("field", f64_limbs, family(field.prime), field.prime.bits)
+            if kind not in device.recorded:
+                device.recorded.add(kind)
+                _record_field(device, field)
+            for log_n in LOG_LENGTHS:
+                kind = ("transform", family(field.prime), field.prime.bits, log_n)
+                if log_n <= field.prime.two_adicity and kind not in device.recorded:
+                    device.recorded.add(kind)
+                    _record_transforms(device, field, log_n)
         for extension in extensions:
             _record_extension(device, extension)
         for curve in named_curves:
             _record_curve(device, curve)
             _record_msms(device, curve)
-    for curve in named_curves:
-        _record_variants(device, curve)
+    for name in COMPARED_CURVES:
+        _record_variants(device, get_named(name))
     return device
 
 
@@ -227,7 +240,8 @@ def _record_copies(device: RecordingDevice) -> None:
 
 def _record_sorts(device: RecordingDevice) -> None:
     for count in (FEW, MANY):
-        for dtype in (*ORDERS, UINT64):
+        dtypes: list[np.dtype[Any]] = [*ORDERS, UINT64]
+        for dtype in dtypes:
             array = device.empty((count,), dtype)
             sort(array)
             argsort(array)
@@ -287,11 +301,6 @@ def _record_field(device: RecordingDevice, field: Field) -> None:
         if scalars.can_reduce(device, prime):
             numbers = np.broadcast_to(np.uint8(0), (FEW, prime.element_bytes))
             scalars.reduce_scalars(device, prime, numbers, big_endian=True)
-    for log_n in LOG_LENGTHS:
-        kind = "transform", family(prime), prime.bits, log_n
-        if log_n <= prime.two_adicity and kind not in device.recorded:
-            device.recorded.add(kind)
-            _record_transforms(device, field, log_n)
 
 
 def _record_transforms(device: RecordingDevice, field: Field, log_n: int) -> None:
@@ -326,33 +335,36 @@ def _record_extension(device: RecordingDevice, field: ExtensionField) -> None:
 # --- curves ---
 
 
-def _make_points(device: RecordingDevice, curve: Curve, coordinates: int, *shape: int) -> PointArray:
+def _make_words(
+    device: RecordingDevice, curve: Curve, coordinates: int, *shape: int
+) -> DeviceArray:
+    """The words of points."""
     key = curve.key
-    data = device.empty((*shape, coordinates, *key.coordinate_shape), key.prime.column_dtype)
-    return PointArray(curve, data, known_in_subgroup=True)
+    return device.empty((*shape, coordinates, *key.coordinate_shape), key.prime.column_dtype)
 
 
 def _record_curve(device: RecordingDevice, curve: Curve) -> None:
     key, prime = curve.key, curve.key.prime
     for count in (FEW, SOME):
-        for coordinates in (2, 4):
-            p = _make_points(device, curve, coordinates, count)
+        for coordinates in (AFFINE, COORDINATES):
+            p = PointArray(curve, _make_words(device, curve, coordinates, count))
             curve.add(p, p), curve.sub(p, p), curve.neg(p), curve.double(p)
             curve.equal(p, p), curve.is_infinity(p), curve.is_on_curve(p), curve.sum(p)
             p.affine()
-    p = _make_points(device, curve, 2, FEW)
+    words = _make_words(device, curve, AFFINE, FEW)
+    p = PointArray(curve, words, known_in_subgroup=True)
     factors = _make_elements(device, curve.scalar_field, FEW)
     curve.mul(p, factors)
     curve.mul(p[:1], factors)
     curve.mul(p, 3)
     curve.msm(p, factors)
-    PointArray(curve, p.data).in_subgroup()
+    PointArray(curve, words).in_subgroup()
     if point_bytes.can_decode(device, key, prime.element_bytes):
         encoded = device.empty((FEW, prime.element_bytes), element_bytes.BYTE)
         flags = device.empty((FEW,), WORD)
         point_bytes.decode_points(key, encoded, flags, big_endian=True, larger=True)
     if point_bytes.can_encode(device, key, prime.element_bytes):
-        point_bytes.encode_points(key, p.data, (0, 1, 2), big_endian=True, larger=True)
+        point_bytes.encode_points(key, words, (0, 1, 2), big_endian=True, larger=True)
 
 
 def _record_msms(device: RecordingDevice, curve: Curve) -> None:
@@ -361,18 +373,19 @@ def _record_msms(device: RecordingDevice, curve: Curve) -> None:
     key, glv = curve.key, curve.glv
     words = -(-key.order.bit_length() // 32)
     for count in (FEW, 1 << 14, SOME, MANY):
-        p, factors = _make_points(device, curve, 2, count), device.empty((count, words), WORD)
+        points = _make_words(device, curve, AFFINE, count)
+        factors = device.empty((count, words), WORD)
         for used in {None, glv}:
-            run_on_device(device, key, p.data, factors, (), used)
+            run_on_device(device, key, points, factors, (), used)
     batch = device.empty((3, FEW, words), WORD)
-    run_on_device(device, key, _make_points(device, curve, 2, 3, FEW).data, batch, (3,), glv)
+    run_on_device(device, key, _make_words(device, curve, AFFINE, 3, FEW), batch, (3,), glv)
     for count in (FEW, 1 << 16):
-        points = _make_points(device, curve, 2, count).data
+        points = _make_words(device, curve, AFFINE, count)
         table = make_table(curve, points, None, None, known_in_subgroup=True)
         factors = device.empty((count, words), WORD)
         run_tables(key, table.plan, table.data, factors, ())
     plan = plan_sets(key, 64, 128, device.info, 1 << 28)
-    sets = _make_points(device, curve, 2, 128, 64).data
+    sets = _make_words(device, curve, AFFINE, 128, 64)
     tables = to_tables(key, make_multiples(key, plan, sets))
     run_sets(key, plan, tables, device.empty((128, 64, words), WORD))
 

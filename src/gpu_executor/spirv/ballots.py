@@ -23,7 +23,8 @@ def lower_ballot_find_lsb(code: bytes) -> bytes:
     `read_interface` before, so it is well formed.
     """
     words = list(struct.unpack(f"<{len(code) // 4}I", code))
-    bound, made = words[_BOUND], words[:_HEADER_WORDS]
+    bound: int = words[_BOUND]
+    made: list[int] = words[:_HEADER_WORDS]
     constants: dict[tuple[int, int], int] = {}
     first_function = None
     offset = _HEADER_WORDS

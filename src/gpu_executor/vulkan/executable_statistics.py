@@ -23,9 +23,7 @@ def read_statistics(device: Device, pipeline: Pipeline) -> dict[str, float]:
     for each in found:
         each.sType = vk.VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_STATISTIC_KHR
     read(device.handle, of_executable, count, found)
-    return {
-        vk.ffi.string(each.name).decode(): _read_value(each) for each in found[0 : count[0]]
-    }
+    return {vk.ffi.string(each.name).decode(): _read_value(each) for each in found[0 : count[0]]}
 
 
 def _read_value(statistic: Handle) -> float:

@@ -311,7 +311,12 @@ def make_pipeline(
         layout = _make_layout(device, set_layout, push_bytes)
         module = _make_module(device, code)
         handle = _compile(
-            device, null if driver_cache is None else driver_cache, layout, module, kernel, constants
+            device,
+            null if driver_cache is None else driver_cache,
+            layout,
+            module,
+            kernel,
+            constants,
         )
     except BaseException:
         if layout is not None:
