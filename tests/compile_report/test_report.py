@@ -100,13 +100,11 @@ def list_operations() -> Iterator[Operation[..., object]]:
 @pytest.mark.slow
 def test_every_operation_is_recorded_and_every_module_is_compiled() -> None:
     info = describe_device()
-    features = {"subgroup shuffle", "shaderInt64", "shaderFloat64"}
-    amd = dataclasses.replace(
-        info,
-        vendor="AMD",
-        features=info.features | features,
-        limits=dataclasses.replace(info.limits, subgroup_size=64, max_shared_memory=1 << 16),
+    limits = dataclasses.replace(
+        info.limits, subgroup_size=64, max_shared_memory=1 << 16, buffer_offset_alignment=4
     )
+    features = info.features | {"subgroup shuffle", "shaderInt64", "shaderFloat64"}
+    amd = dataclasses.replace(info, vendor="AMD", features=features, limits=limits)
     device: RecordingDevice = record_workload(amd)
     assert set(list_operations()) <= device.operations
     chosen = {each.module for each in device.requests.values() if each.chosen}

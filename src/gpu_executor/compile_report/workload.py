@@ -60,6 +60,7 @@ DIGITS_OF_PRIMES = frozenset(
         SpecId.NEGATIVE_INVERSE,
         SpecId.NEGATIVE_INVERSE_HIGH,
         SpecId.RECIPROCAL,
+        SpecId.RECIPROCAL_SHIFT,
         *range(SpecId.ONE, SpecId.GRID_STRIDE),
         *range(SpecId.MODULUS, SpecId.STORED_LIMBS),
     }

@@ -296,8 +296,8 @@ def make_pipeline(
         )
     null = vk.ffi.NULL
     interface, code, push_bytes = kernel.interface, kernel.spirv, kernel.push_bytes
-    if info.driver == RADV:  # Mesa 22.3.6 compiles that search to wrong code (`spirv/ballots.py`)
-        code = lower_ballot_find_lsb(code)
+    if info.driver == RADV and "GroupNonUniformBallot" in interface.capability_names():
+        code = lower_ballot_find_lsb(code)  # Mesa 22.3.6 compiles that search to wrong code
     uniforms = [] if interface.uniform is None else [interface.uniform.binding]
     moves_params = params_in_buffer and kernel.pushes_params
     params_binding = None
