@@ -33,6 +33,7 @@ LAYERS: list[set[str]] = [
     {"calls"},  # checked calls; dispatches on device arrays
     {"graphs"},  # recorded operations
     {"plan"},  # decisions made before a call runs
+    {"steps"},  # steps on device arrays, bound to memory
     {"backend"},  # the interface, which names the backends in strings only
     {"vulkan", "cpu", "webgpu"},  # the backends
     {"ops"},  # algorithms of several dispatches

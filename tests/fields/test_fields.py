@@ -19,7 +19,7 @@ from gpu_executor.fields import (
 )
 from gpu_executor.ops import elementwise
 from gpu_executor.plan.plan import WORK_GROUP_SIZES
-from gpu_executor.vulkan import bound_steps
+from gpu_executor.steps import dispatch_sizes
 from gpu_executor.vulkan.timeline import Timeline
 from tests.conftest import OpenGpu
 from tests.support.fields_under_test import (
@@ -144,7 +144,7 @@ def test_more_elements_than_one_grid_covers(
     """With the most work-groups that every device takes, and one invocation in each."""
     assert 65_535 * min(WORK_GROUP_SIZES) == elementwise.MAX_UNSTRIDED_ELEMENTS
     monkeypatch.setattr(elementwise, "MAX_UNSTRIDED_ELEMENTS", 65_535)
-    monkeypatch.setattr(bound_steps, "choose_work_groups", lambda *_: (1, 1))
+    monkeypatch.setattr(dispatch_sizes, "choose_work_groups", lambda *_: (1, 1))
     gpu, field = fresh_gpu(), BABYBEAR
     p, draw = field.modulus, np.random.default_rng(1)
     a, b = (draw.integers(0, p, 65_535 + 65, dtype=np.uint32) for _ in range(2))

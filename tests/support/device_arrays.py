@@ -12,9 +12,10 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.calls.dispatch import Dispatch
-from gpu_executor.vulkan.descriptors import VALUES_PER_BINDING, DescriptorSet, SetLayout
+from gpu_executor.steps.bound_steps import SetLayout
+from gpu_executor.steps.status import STATUS_BYTES
+from gpu_executor.vulkan.descriptors import VALUES_PER_BINDING, DescriptorSet
 from gpu_executor.vulkan.device_memory import DeviceMemory
-from gpu_executor.vulkan.device_storage import STATUS_BYTES
 from tests.support.jobs import ADD_U32
 
 WORD = np.dtype(np.uint32)

@@ -13,7 +13,8 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.calls.dispatch import ArrayCopy, Dispatch
 from gpu_executor.kernels.catalogue import COPY_UNIT_BYTES, copy_kernel
-from gpu_executor.vulkan import binding, bound_steps, command_stream, step_binder
+from gpu_executor.steps import step_binder
+from gpu_executor.vulkan import binding, command_stream, step_recorder
 from tests.conftest import OpenGpu
 from tests.support.device_arrays import COUNT, WORD, draw_words, get_device_memory, submit_sum
 from tests.support.interrupts import interrupt_submissions
@@ -301,7 +302,7 @@ def test_dispatches_in_flight_do_not_share_descriptor_sets(fresh_gpu: OpenGpu) -
 def test_pipelines_are_evicted_only_when_nothing_in_flight_uses_them(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bound_steps, "MAX_CACHED_DISPATCHES", 2)
+    monkeypatch.setattr(step_recorder, "MAX_CACHED_DISPATCHES", 2)
     monkeypatch.setattr(command_stream, "MAX_CACHED_COMMANDS", 1)
     gpu = fresh_gpu()
     device, fields = get_device_memory(gpu), (gx.fields.BABYBEAR, gx.fields.GOLDILOCKS)
@@ -395,10 +396,10 @@ def test_an_upload_to_reused_memory_waits_for_the_operation_that_reads_it(
     for _ in range(10):
         slow = submit_sum(device, slow, y)
     result = submit_sum(device, slow, x)
-    memory = device._binder.find_storage(x).allocation.offset
+    memory = device._find_storage(x).allocation.offset
     del x
     uploaded = device.put(c)  # gets the memory of x, which `result` is still computed from
-    assert device._binder.find_storage(uploaded).allocation.offset == memory
+    assert device._find_storage(uploaded).allocation.offset == memory
     np.testing.assert_array_equal(result.numpy(), 2 * a + np.uint32(11) * b)
     np.testing.assert_array_equal(uploaded.numpy(), c)
 

@@ -13,8 +13,8 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.calls.call import Array
 from gpu_executor.calls.dispatch import Dispatch
+from gpu_executor.steps.bound_steps import MAX_UPDATE_BYTES
 from gpu_executor.vulkan import binding, transfers
-from gpu_executor.vulkan.commands import MAX_UPDATE_BYTES
 from gpu_executor.vulkan.mapped_arrays import RecycledResults
 from gpu_executor.vulkan.timeline import Timeline
 from tests.conftest import LAYER_SETTINGS, OpenGpu, RunPython

@@ -17,9 +17,10 @@ from gpu_executor.kernel import ElementType, Kernel
 from gpu_executor.kernel.parameters import NO_VALUES
 from gpu_executor.plan.plan import choose_work_groups
 from gpu_executor.primes import Prime
+from gpu_executor.steps.bound_steps import Copy, Fill
+from gpu_executor.steps.status import STATUS_CLEAR
 from gpu_executor.vulkan.binding import Handle, get_integer, vk
-from gpu_executor.vulkan.commands import COPIES, KERNELS, CommandPool, Copy, Fill, Recorder
-from gpu_executor.vulkan.device_storage import STATUS_CLEAR
+from gpu_executor.vulkan.commands import COPIES, KERNELS, CommandPool, Recorder
 from gpu_executor.vulkan.memory import Allocation, Purpose, mapped_view
 from gpu_executor.vulkan.profile import Timestamps
 from gpu_executor.vulkan.resources import Resources

@@ -26,9 +26,9 @@ from gpu_executor.kernels.catalogue import mont_mul_chain_kernel
 from gpu_executor.plan.plan import DEFAULT_WORK_GROUP
 from gpu_executor.primes import BLS12_381_FQ, BLS12_381_FR, Prime
 from gpu_executor.settings import Settings
+from gpu_executor.steps.bound_steps import Copy
 from gpu_executor.vulkan.binding import load_library, vk
 from gpu_executor.vulkan.calibration import BandwidthProbe, open_probe, run_probes
-from gpu_executor.vulkan.commands import Copy
 from gpu_executor.vulkan.memory import Allocation, Purpose, mapped_view
 from gpu_executor.vulkan.prepared_call import PreparedCall
 from gpu_executor.vulkan.session import Session

@@ -22,8 +22,8 @@ from gpu_executor.device_info import DeviceInfo
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels import load
 from gpu_executor.primes import BLS12_381_FQ
+from gpu_executor.steps.bound_steps import Copy
 from gpu_executor.vulkan.calibration import IN_FLIGHT, BandwidthProbe, open_probe, run_probes
-from gpu_executor.vulkan.commands import Copy
 from gpu_executor.vulkan.mapped_arrays import EXTENSION
 from gpu_executor.vulkan.memory import Allocation, Purpose
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend

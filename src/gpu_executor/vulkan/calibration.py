@@ -22,7 +22,8 @@ from gpu_executor.kernels import load
 from gpu_executor.plan import CallPlan, DataPath, QueueUse
 from gpu_executor.plan.calibration import Calibration
 from gpu_executor.plan.splitter import RangeGrid, split_call
-from gpu_executor.vulkan.commands import COPIES, HOST, CommandPool, Copy, Recorder
+from gpu_executor.steps.bound_steps import Copy
+from gpu_executor.vulkan.commands import COPIES, HOST, CommandPool, Recorder
 from gpu_executor.vulkan.copy_threads import CopyThreads
 from gpu_executor.vulkan.device_memory import DeviceMemory
 from gpu_executor.vulkan.mapped_arrays import BufferRanges, MappedArrays

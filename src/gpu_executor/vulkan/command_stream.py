@@ -29,21 +29,21 @@ from gpu_executor.calls.dispatch import Dispatch
 from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.common.lru import LruCache
 from gpu_executor.errors import ClosedError, DeviceLostError, GpuError, OutOfMemoryError
+from gpu_executor.steps.bound_steps import BoundStep, CallDispatch, Copy, Write
+from gpu_executor.steps.status import StatusCheck
+from gpu_executor.steps.step_binder import StorageStep
+from gpu_executor.steps.storage import DeviceStorage
 from gpu_executor.vulkan.binding import Handle, vk
-from gpu_executor.vulkan.bound_steps import (
-    BoundStep,
-    CallDispatch,
+from gpu_executor.vulkan.commands import COPIES, HOST, KERNELS, CommandPool, Recorder
+from gpu_executor.vulkan.descriptors import VALUES_PER_BINDING, DescriptorSet, TransientSets
+from gpu_executor.vulkan.memory import Allocation, Owner, Purpose
+from gpu_executor.vulkan.resources import Resources
+from gpu_executor.vulkan.step_recorder import (
     DispatchCache,
     PreparedDispatch,
     ResolvedDispatch,
-    Write,
     record_steps,
 )
-from gpu_executor.vulkan.commands import COPIES, HOST, KERNELS, CommandPool, Copy, Recorder
-from gpu_executor.vulkan.descriptors import VALUES_PER_BINDING, DescriptorSet, TransientSets
-from gpu_executor.vulkan.device_storage import StatusCheck, VulkanStorage
-from gpu_executor.vulkan.memory import Allocation, Owner, Purpose
-from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.timeline import Submission
 
 MAX_IN_FLIGHT = 64
@@ -52,10 +52,7 @@ MAX_CACHED_COMMANDS = 128
 """Cached command buffers. More exist only while more are in flight."""
 
 
-StreamStep = BoundStep[VulkanStorage]
-
-
-def _get_name(steps: Sequence[StreamStep]) -> str:
+def _get_name(steps: Sequence[StorageStep]) -> str:
     work = steps[0].work if steps else None
     return work.kernel.name if isinstance(work, Dispatch | CallDispatch) else "a copy"
 
@@ -78,7 +75,7 @@ class CapturedGraph:
     """Commands that `replay` runs, and the arrays that they use."""
 
     recorded: StreamCommands
-    keep_alive: list[VulkanStorage]
+    keep_alive: list[DeviceStorage]
     checks: list[StatusCheck]
 
 
@@ -129,7 +126,7 @@ class CommandStream:
         self.recordings = 0
         """Submissions whose commands were not cached."""
 
-    def submit(self, steps: Sequence[StreamStep]) -> None:
+    def submit(self, steps: Sequence[StorageStep]) -> None:
         """Run steps in order, after everything submitted before; returns at once."""
         with self._lock:
             self._check_open()
@@ -156,15 +153,15 @@ class CommandStream:
                     for storage in step.memory:
                         storage.last_use = max(storage.last_use, value)
 
-    def copy(self, copy: Copy, target: VulkanStorage, staging: object) -> None:
+    def copy(self, copy: Copy, target: DeviceStorage, staging: object) -> None:
         """Copy from staging memory, after everything submitted before; returns at once."""
         self.submit([BoundStep(copy, (target,), 0, staging=staging)])
 
-    def write(self, buffer: Handle, offset: int, data: Any, target: VulkanStorage) -> None:
+    def write(self, buffer: Handle, offset: int, data: Any, target: DeviceStorage) -> None:
         """Write a few bytes to a buffer (`Recorder.write`), after everything submitted before."""
         self.submit([BoundStep(Write(buffer, offset, data), (target,), 0)])
 
-    def record(self, steps: Sequence[StreamStep]) -> CapturedGraph:
+    def record(self, steps: Sequence[StorageStep]) -> CapturedGraph:
         """Record steps without running them; `replay` runs them any number of times."""
         with self._lock:
             self._check_open()
@@ -393,7 +390,7 @@ class CommandStream:
 
     # --- recorded commands ---
 
-    def _make_key(self, steps: Sequence[StreamStep]) -> Hashable:
+    def _make_key(self, steps: Sequence[StorageStep]) -> Hashable:
         """What distinguishes the commands of steps; None for those that are not cached."""
         key: list[Hashable] = []
         for step in steps:
@@ -409,7 +406,7 @@ class CommandStream:
                 key.append(step.inputs)
         return tuple(key)
 
-    def _record_anew(self, steps: Sequence[StreamStep]) -> StreamCommands:
+    def _record_anew(self, steps: Sequence[StorageStep]) -> StreamCommands:
         recorded = self._acquire_commands()
         try:
             with Recorder(recorded.commands, simultaneous_use=True) as recorder:

@@ -9,39 +9,16 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import GpuError
 from gpu_executor.kernel import Grid
+from gpu_executor.steps.bound_steps import MAX_UPDATE_BYTES, Copy, Fill
 from gpu_executor.vulkan.binding import Arena, Handle, vk
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.pipeline import Pipeline
 from gpu_executor.vulkan.profile import Timestamps
 
-MAX_UPDATE_BYTES = 65_536
-"""The limit of vkCmdUpdateBuffer, which takes multiples of four bytes (Vulkan 1.3, 19.5)."""
 COPIES, KERNELS, HOST = 1, 2, 4
 """What `Recorder.barrier` orders: copies, fills and writes; dispatches; accesses of the host."""
-
-
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """A copy of `nbytes` from one buffer to another."""
-
-    source: Handle
-    source_offset: int
-    target: Handle
-    target_offset: int
-    nbytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Fill:
-    """A fill of `nbytes`, a multiple of 4, with repetitions of `pattern`."""
-
-    buffer: Handle
-    offset: int
-    nbytes: int
-    pattern: bytes
 
 
 class CommandPool:

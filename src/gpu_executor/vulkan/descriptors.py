@@ -10,6 +10,7 @@ import threading
 from collections.abc import Sequence
 
 from gpu_executor.common.lean_dataclass import dataclass
+from gpu_executor.steps.bound_steps import SetLayout
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.pipeline import get_descriptor_type, make_set_layout
@@ -18,11 +19,6 @@ SETS_PER_POOL = 500
 BUFFERS_PER_POOL = 2_000
 VALUES_PER_BINDING = 3
 """A buffer's handle, an offset and a length: the fields of VkDescriptorBufferInfo."""
-MIN_BINDING_BYTES = 4
-"""Bytes that are bound for an array without elements: Vulkan has no empty bindings."""
-SetLayout = int | tuple[tuple[int, ...], tuple[int, ...]]
-"""The storage buffers of a descriptor set: their number if they are bindings 0, 1, ..., else their
-bindings and those of uniform buffers behind them."""
 
 
 @dataclass(slots=True, eq=False)

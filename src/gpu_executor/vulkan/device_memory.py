@@ -10,7 +10,7 @@ import math
 import threading
 import time
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,23 +18,21 @@ import numpy as np
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.arrays.idle_memory import IdleItem, IdleMemory
 from gpu_executor.arrays.result_memory import MIN_RECYCLED_BYTES
-from gpu_executor.calls.call import Array, Call
-from gpu_executor.calls.dispatch import (
-    Algorithms,
-    ArrayCopy,
-    assign_array,
-    copy_array,
-    is_same_array,
-)
+from gpu_executor.calls.call import Array
+from gpu_executor.calls.dispatch import copy_array
 from gpu_executor.common.fork import DISOWNED, register_fork_handler
 from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.common.lru import LruCache
 from gpu_executor.errors import ClosedError, DeviceLostError, GpuError, OutOfMemoryError
 from gpu_executor.kernel import Shape, to_native
-from gpu_executor.plan import CallPlan, round_up_to_class
-from gpu_executor.vulkan.command_stream import CommandStream, StreamStep
-from gpu_executor.vulkan.commands import Copy
-from gpu_executor.vulkan.device_storage import StatusCheck, VulkanStorage
+from gpu_executor.plan import round_up_to_class
+from gpu_executor.steps.bound_steps import Copy
+from gpu_executor.steps.graph_dependencies import GraphDependencies
+from gpu_executor.steps.step_binder import StorageStep
+from gpu_executor.steps.step_device import StepDevice
+from gpu_executor.steps.storage import DeviceStorage
+from gpu_executor.vulkan.command_stream import CommandStream
+from gpu_executor.vulkan.device_storage import MappedStatusWord, VulkanStorage
 from gpu_executor.vulkan.device_trials import measure_bytes_per_product, try_f64_limbs
 from gpu_executor.vulkan.mapped_arrays import (
     BufferRange,
@@ -44,7 +42,6 @@ from gpu_executor.vulkan.mapped_arrays import (
 )
 from gpu_executor.vulkan.memory import Allocation, Purpose
 from gpu_executor.vulkan.resources import Resources
-from gpu_executor.vulkan.step_binder import CallStep, StepBinder, VulkanStep, list_pending
 from gpu_executor.vulkan.transfers import MAX_STAGING_BYTES, ConcurrentUpload, Readback, Upload
 
 MIN_CONCURRENT_BYTES = 1 << 20
@@ -56,14 +53,10 @@ MAX_CACHED = 256
 T = TypeVar("T")
 
 
-class _Capture(threading.local):
-    """Where the steps go that a thread submits while it records a graph, and the memory that it
-    allocates while it makes a value for the cache."""
+class _TableMemory(threading.local):
+    """The memory that a thread allocates while it makes a value for the cache."""
 
-    steps: list[VulkanStep] | None = None
-    made: list[VulkanStorage]
-    """The storages that were made meanwhile."""
-    tables: list[Allocation] | None = None
+    allocations: list[Allocation] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -77,76 +70,14 @@ class _CachedValue:
     """In nanoseconds of `time.monotonic_ns`."""
 
 
-class GraphDependencies:
-    """The storages of recorded steps, and the checks that a run makes them depend on.
-
-    Steps that are submitted pass the checks of what they read on to what they write, when they are
-    bound. Recorded steps are bound once and run often, each time with other contents of their
-    inputs. All that a run writes depends on all that it uses.
-    """
-
-    def __init__(self, steps: Sequence[StreamStep], made: Sequence[VulkanStorage]) -> None:
-        """`made` are the storages that were made while the steps were recorded."""
-        own = {step.check for step in steps if step.check is not None}
-        first_read: dict[VulkanStorage, bool] = {}
-        written: dict[VulkanStorage, None] = {}
-        for step in steps:
-            for number, storage in enumerate(step.memory):
-                first_read.setdefault(storage, number < step.inputs)
-                if number >= step.inputs:
-                    written[storage] = None
-        self._made = set(made)
-        self._first_read = {
-            storage: is_read for storage, is_read in first_read.items() if storage not in self._made
-        }
-        """The other storages, and whether the first step that uses one reads it."""
-        self._recorded = {
-            storage: tuple(check for check in storage.checks if check in own)
-            for storage in {**written, **dict.fromkeys(made)}
-        }
-        """The storages that a run writes or makes anew, with the checks of the steps themselves."""
-        self._added: dict[VulkanStorage, set[StatusCheck]] = {}
-        """The checks that the run before has added to storages."""
-
-    def begin_run(self, renewed: Mapping[StatusCheck, StatusCheck]) -> None:
-        """Let the storages depend on the checks of the next run; `renewed` has its own checks for
-        those of the run before."""
-        used = list_pending(
-            [check for storage in self._first_read for check in self._list_earlier(storage)]
-        )
-        if not (used or renewed or any(storage.checks for storage in self._recorded)):
-            return
-        if renewed:
-            self._recorded = {
-                storage: tuple(renewed.get(check, check) for check in checks)
-                for storage, checks in self._recorded.items()
-            }
-        added: dict[VulkanStorage, set[StatusCheck]] = {}
-        for storage, checks in self._recorded.items():
-            earlier = () if storage in self._made else list_pending(self._list_earlier(storage))
-            storage.checks = tuple(dict.fromkeys((*earlier, *checks, *used)))
-            new = set(storage.checks).difference(earlier)
-            if new:
-                added[storage] = new
-        self._added = added
-
-    def _list_earlier(self, storage: VulkanStorage) -> tuple[StatusCheck, ...]:
-        """The checks that the contents of a storage depend on before a run. What the run before has
-        added is none of them, unless this run reads what that run wrote."""
-        added = self._added.get(storage)
-        if added is None or self._first_read[storage]:
-            return storage.checks
-        return tuple(check for check in storage.checks if check not in added)
-
-
 class VulkanGraph:
     """A command buffer in the command stream, freed with this object once the device is done."""
 
     def __init__(
         self,
         stream: CommandStream,
-        steps: Sequence[StreamStep],
-        made: Sequence[VulkanStorage],
+        steps: Sequence[StorageStep],
+        made: Sequence[DeviceStorage],
         count: int,
     ) -> None:
         """`made` are the storages whose contents the steps compute; `count` is the number of steps
@@ -170,11 +101,10 @@ class VulkanGraph:
         return self._count
 
 
-class DeviceMemory:
+class DeviceMemory(StepDevice):
     """The device arrays of a backend: an `ArrayDevice`. Safe from several threads."""
 
     backend = "vulkan"
-    runs_kernels = True
 
     def __init__(
         self,
@@ -183,7 +113,11 @@ class DeviceMemory:
         recycled: RecycledResults,
         idle_memory: IdleMemory,
     ) -> None:
-        self.info = resources.device.info
+        super().__init__(
+            resources.device.info,
+            lambda: MappedStatusWord(resources.memory),
+            self._note_call,
+        )
         self.stream = CommandStream(resources)
         self.release = self.stream.release
         self._memory = resources.memory
@@ -196,8 +130,7 @@ class DeviceMemory:
             self._concurrent = ConcurrentUpload(resources, mapped, self.stream, resources.upload)
         self._cache: LruCache[Hashable, _CachedValue] = LruCache()
         self._cache_lock = threading.RLock()
-        self._capture = _Capture()
-        self._binder = StepBinder(self, resources.memory, self._note_call)
+        self._tables = _TableMemory()
         register_fork_handler(self._disown_after_fork)
 
     @functools.cached_property
@@ -226,11 +159,6 @@ class DeviceMemory:
         without the memory that this process uses."""
         return self._memory.count_free() + self.stream.count_reusable()
 
-    @property
-    def is_recording(self) -> bool:
-        """Whether this thread records a graph."""
-        return self._capture.steps is not None
-
     def keep_memory(self, nbytes: int) -> None:
         """Expect calls that need so many bytes at once: keep as much when they end."""
         self._note_call(nbytes)
@@ -238,7 +166,7 @@ class DeviceMemory:
     def empty(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
         """An uninitialized array."""
         self._idle_memory.settle_if_exceeded()
-        nbytes, tables = math.prod(shape) * dtype.itemsize, self._capture.tables
+        nbytes, tables = math.prod(shape) * dtype.itemsize, self._tables.allocations
         if tables is None:
             last_use, allocation = self.stream.allocate_array(max(nbytes, 1))
         else:
@@ -246,9 +174,7 @@ class DeviceMemory:
             allocation = self.stream.allocate(Purpose.DEVICE, max(nbytes, 1), "table")
             tables.append(allocation)
         storage = VulkanStorage(self, allocation, nbytes, last_use)
-        if self._capture.steps is not None:
-            storage.is_pending = True
-            self._capture.made.append(storage)
+        self._note_made(storage)
         return DeviceArray(shape, dtype, storage)
 
     def put(self, array: Array, *, borrow: bool = False) -> DeviceArray:
@@ -262,7 +188,7 @@ class DeviceMemory:
         self._note_call(nbytes + min(nbytes, MAX_STAGING_BYTES))
         with self.pause_capture():
             made = self.empty(array.shape, to_native(array.dtype))
-        storage = self._binder.find_storage(made)
+        storage = self._find_storage(made)
         self._upload.copy(array, storage, borrow=borrow)
         return made
 
@@ -297,14 +223,6 @@ class DeviceMemory:
             self._concurrent.copy(array, allocation)
         return made
 
-    def copy(self, array: DeviceArray) -> DeviceArray:
-        """A contiguous copy of an array."""
-        return copy_array(array)
-
-    def assign(self, target: DeviceArray, value: Any) -> None:
-        """Copy a NumPy array, a number or a device array to an array."""
-        assign_array(target, value)
-
     def fetch(self, array: DeviceArray, out: Array | None = None) -> Array:
         """A copy of an array in host memory, in `out` if that is given; raises the error of a call
         that the array depends on."""
@@ -320,7 +238,7 @@ class DeviceMemory:
             )
         if not array.is_contiguous:
             array = copy_array(array)
-        storage = self._binder.find_storage(array)
+        storage = self._find_storage(array)
         storage.check_computed()
         with self.stream.naming_calls():
             fetched = self._fetch(storage, array, out)
@@ -360,39 +278,11 @@ class DeviceMemory:
             return out
         return fetched
 
-    def run(self, call: Call, plan: CallPlan) -> None:
-        """Submit a call whose arrays are device arrays; returns at once.
-
-        Its outputs are made here, unless the caller gave some. An in-out argument that is not its
-        own result is copied to the result, which the kernel changes.
-        """
-        signature = call.signature
-        if not call.results:
-            made = [self.empty(shape, dtype) for shape, dtype in signature.results]
-            call.set_device_outputs(made)
-        if not signature.count:
-            return
-        if signature.reads_then_writes:
-            self.submit([CallStep(call, (*call.inputs, *call.results), plan)])
-            return
-        inputs, outputs = iter(call.inputs), iter(call.results)
-        arrays: list[DeviceArray] = []
-        steps: list[VulkanStep] = []
-        for operand in signature.operands:
-            array = next(outputs if operand.is_output else inputs)
-            if operand.is_input and operand.is_output:
-                passed = next(inputs)
-                if not is_same_array(passed, array):
-                    steps.append(ArrayCopy(_match_layout(passed, array), array))
-            arrays.append(array)
-        steps.append(CallStep(call, tuple(arrays), plan))
-        self.submit(steps)
-
     def find_range(self, array: DeviceArray) -> BufferRange:
         """The buffer range of a contiguous array, for commands that are recorded elsewhere."""
         assert array.is_contiguous
         self.stream.wait()  # earlier submissions may still use the memory
-        storage = self._binder.find_storage(array)
+        storage = self._find_storage(array)
         block = storage.allocation.block
         return BufferRange(block.buffer, storage.offset + array.offset, True, block.serial)
 
@@ -463,53 +353,24 @@ class DeviceMemory:
     def _collect_tables(self) -> Iterator[list[Allocation]]:
         """Collect what this thread allocates; inside another collection, for the inner one only."""
         collected: list[Allocation] = []
-        before, self._capture.tables = self._capture.tables, collected
+        before, self._tables.allocations = self._tables.allocations, collected
         try:
             yield collected
         finally:
-            self._capture.tables = before
+            self._tables.allocations = before
 
-    def submit(self, steps: Sequence[VulkanStep]) -> None:
-        """Run steps in order, after everything submitted before; returns at once.
+    def _find_storage(self, array: DeviceArray) -> VulkanStorage:
+        storage = self._binder.find_storage(array)
+        assert isinstance(storage, VulkanStorage)
+        return storage
 
-        While this thread records a graph, the steps become part of the graph instead.
-        """
-        if self._capture.steps is not None:
-            self._capture.steps += steps
-            return
-        self.stream.submit(self._binder.bind(steps))
+    def _submit_bound(self, steps: Sequence[StorageStep]) -> None:
+        self.stream.submit(steps)
 
-    def run_operation(
-        self, operation: Algorithms, arguments: tuple[Any, ...], options: Mapping[str, Any]
-    ) -> Any:
-        """Run the algorithm that is made of steps."""
-        return operation.step_algorithm(*arguments, **options)
-
-    def begin_capture(self) -> None:
-        """Record what this thread submits from now on instead of running it."""
-        if self._capture.steps is not None:
-            raise GpuError(
-                "a graph is being recorded already in this thread; graphs cannot be nested"
-            )
-        self._capture.steps, self._capture.made = [], []
-
-    def end_capture(self, *, discard: bool = False) -> VulkanGraph | None:
-        """Stop recording; return what was recorded, unless it is to be discarded."""
-        steps, self._capture.steps = self._capture.steps, None
-        assert steps is not None
-        if discard:
-            return None
-        bound = self._binder.bind(steps, recorded=True)
-        return VulkanGraph(self.stream, bound, self._capture.made, len(steps))
-
-    @contextlib.contextmanager
-    def pause_capture(self) -> Iterator[None]:
-        """Run what this thread submits inside the `with`, even if it records a graph."""
-        steps, self._capture.steps = self._capture.steps, None
-        try:
-            yield
-        finally:
-            self._capture.steps = steps
+    def _record_bound(
+        self, steps: Sequence[StorageStep], made: Sequence[DeviceStorage], count: int
+    ) -> VulkanGraph:
+        return VulkanGraph(self.stream, steps, made, count)
 
     def release_completed(self) -> None:
         """Free arrays that only completed submissions still referred to."""
@@ -532,12 +393,3 @@ class DeviceMemory:
     def _disown_after_fork(self) -> None:
         self.stream = self._readback = self._upload = self._concurrent = DISOWNED
         self._recycled = self._cache_lock = self._memory = DISOWNED
-
-
-def _match_layout(passed: DeviceArray, result: DeviceArray) -> DeviceArray:
-    """An in-out argument with the shape and the dtype of its result: an argument that came from the
-    host has all elements along one axis, and the fields of structs may have other names."""
-    if passed.shape == result.shape and passed.dtype == result.dtype:
-        return passed
-    strides = None if passed.is_contiguous else passed.strides
-    return DeviceArray(result.shape, result.dtype, passed.storage, passed.offset, strides)

@@ -29,7 +29,7 @@ from gpu_executor.plan import CallPlan, Request, RunOptions, make_plan, plan_on_
 from gpu_executor.plan.calibration import Calibration
 from gpu_executor.plan.splitter import RangeGrid, split_call
 from gpu_executor.settings import Settings
-from gpu_executor.vulkan.call_binder import list_outputs_over_inputs
+from gpu_executor.steps.call_binder import list_outputs_over_inputs
 from gpu_executor.vulkan.mapped_arrays import (
     BufferRange,
     BufferRanges,

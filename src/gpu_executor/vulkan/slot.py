@@ -23,10 +23,10 @@ from gpu_executor.errors import DeviceLostError, GpuError
 from gpu_executor.kernel import Grid
 from gpu_executor.kernel.parameters import NO_VALUES, ParameterValues
 from gpu_executor.plan import ElementRange, QueueUse
+from gpu_executor.steps.call_binder import make_dispatch
+from gpu_executor.steps.status import make_range_error
 from gpu_executor.telemetry.stages import StageCounters
-from gpu_executor.vulkan.call_binder import make_dispatch
 from gpu_executor.vulkan.copy_threads import Segment
-from gpu_executor.vulkan.device_storage import make_range_error
 from gpu_executor.vulkan.mapped_arrays import BufferRanges, offset_to_chunk
 from gpu_executor.vulkan.profile import Profile, StageTimestamps
 from gpu_executor.vulkan.resources import Resources

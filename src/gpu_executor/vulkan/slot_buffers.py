@@ -14,17 +14,16 @@ from gpu_executor.calls.call import Array, Operand, Signature
 from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.kernel import Kernel
 from gpu_executor.plan import CallPlan, DataPath, QueueUse
-from gpu_executor.vulkan.binding import Handle, get_integer, vk
-from gpu_executor.vulkan.bound_steps import BoundStep
-from gpu_executor.vulkan.call_binder import (
+from gpu_executor.steps.bound_steps import BoundStep, Copy
+from gpu_executor.steps.call_binder import (
     BufferOffset,
     HiddenBuffer,
     HiddenUse,
     list_hidden_buffers,
 )
-from gpu_executor.vulkan.commands import Copy
+from gpu_executor.steps.status import STATUS_CLEAR
+from gpu_executor.vulkan.binding import Handle, get_integer, vk
 from gpu_executor.vulkan.device import Device
-from gpu_executor.vulkan.device_storage import STATUS_CLEAR
 from gpu_executor.vulkan.mapped_arrays import BufferRange, BufferRanges
 from gpu_executor.vulkan.memory import (
     Allocation,

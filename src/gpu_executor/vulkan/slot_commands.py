@@ -15,22 +15,17 @@ from gpu_executor.plan.calibration import (
     MAX_FILL_BYTES_IN_SEGMENTS,
     MIN_FILL_BYTES_IN_SEGMENTS,
 )
+from gpu_executor.steps.bound_steps import BoundStep, CallDispatch, Copy, WriteTimestamp
+from gpu_executor.steps.call_binder import bind_range
 from gpu_executor.vulkan.binding import Handle, vk
-from gpu_executor.vulkan.bound_steps import (
-    BoundStep,
-    CallDispatch,
-    ResolvedDispatch,
-    WriteTimestamp,
-    record_steps,
-)
-from gpu_executor.vulkan.call_binder import bind_range
-from gpu_executor.vulkan.commands import COPIES, HOST, KERNELS, CommandPool, Copy, Recorder
+from gpu_executor.vulkan.commands import COPIES, HOST, KERNELS, CommandPool, Recorder
 from gpu_executor.vulkan.descriptors import DescriptorSet
 from gpu_executor.vulkan.mapped_arrays import BufferRanges
 from gpu_executor.vulkan.pipeline import Pipeline
 from gpu_executor.vulkan.profile import StageTimestamps
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.slot_buffers import SlotBuffers, SlotLayout, SlotMemory, pair_ranges
+from gpu_executor.vulkan.step_recorder import ResolvedDispatch, record_steps
 from gpu_executor.vulkan.timeline import Submission, Timeline
 
 FILL_SEGMENT_BYTES = 1 << 20

@@ -24,17 +24,10 @@ from gpu_executor.calls.call import Array
 from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import ClosedError, OutOfMemoryError
 from gpu_executor.kernel import ElementType, to_native
+from gpu_executor.steps.bound_steps import MAX_UPDATE_BYTES, Copy
 from gpu_executor.vulkan.binding import Handle, vk
 from gpu_executor.vulkan.command_stream import CommandStream
-from gpu_executor.vulkan.commands import (
-    COPIES,
-    HOST,
-    KERNELS,
-    MAX_UPDATE_BYTES,
-    CommandPool,
-    Copy,
-    Recorder,
-)
+from gpu_executor.vulkan.commands import COPIES, HOST, KERNELS, CommandPool, Recorder
 from gpu_executor.vulkan.device_storage import VulkanStorage
 from gpu_executor.vulkan.mapped_arrays import MappedArrays, is_imported
 from gpu_executor.vulkan.memory import (

@@ -1,4 +1,4 @@
-"""`StepBinder`: turns steps on device arrays into steps of the command stream.
+"""`StepBinder`: finds the memory of steps on device arrays.
 
 It finds the buffer range of each array. Kernels and plain copies take contiguous arrays at aligned
 offsets. Any other array is replaced by a temporary one: its elements are gathered before the kernel
@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.calls.call import Call, Operand, Signature
-from gpu_executor.calls.dispatch import ArrayCopy, ArrayDevice, Dispatch, Step
+from gpu_executor.calls.dispatch import ArrayCopy, Dispatch, Step
 from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.common.lru import remember
+from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import (
     ArgumentShapeError,
     ArgumentTypeError,
     ClosedError,
     DeviceLacksError,
 )
-from gpu_executor.kernel import Kernel
+from gpu_executor.kernel import Kernel, Shape
 from gpu_executor.kernels.catalogue import (
     COPY_UNIT_BYTES,
     STRIDED_COPY_AXES,
@@ -33,8 +34,14 @@ from gpu_executor.kernels.catalogue import (
 )
 from gpu_executor.plan import CallPlan, ElementRange
 from gpu_executor.plan.splitter import DispatchParts, split_call, split_copy
-from gpu_executor.vulkan.bound_steps import BoundStep, CallDispatch, Write
-from gpu_executor.vulkan.call_binder import (
+from gpu_executor.steps.bound_steps import (
+    MAX_UPDATE_BYTES,
+    BoundStep,
+    CallDispatch,
+    Copy,
+    Write,
+)
+from gpu_executor.steps.call_binder import (
     FILL_UNIT,
     BufferOffset,
     HiddenBuffer,
@@ -44,18 +51,15 @@ from gpu_executor.vulkan.call_binder import (
     list_outputs_over_inputs,
     make_dispatch,
 )
-from gpu_executor.vulkan.command_stream import StreamStep
-from gpu_executor.vulkan.commands import MAX_UPDATE_BYTES, Copy
-from gpu_executor.vulkan.descriptors import MIN_BINDING_BYTES
-from gpu_executor.vulkan.device_storage import STATUS_BYTES, StatusCheck, StatusWord, VulkanStorage
-from gpu_executor.vulkan.memory import MemoryPool
+from gpu_executor.steps.status import STATUS_BYTES, StatusCheck, StatusWord, list_pending
+from gpu_executor.steps.storage import MIN_BINDING_BYTES, DeviceStorage
 
 KERNEL_COPY_BYTES = 1 << 20
 """From this size on a kernel copies one device array to another: the driver of an NVIDIA H200
 moves 0.83 TB/s, reads and writes together, where a kernel moves 4.17 TB/s."""
 MAX_DISPATCHES = 1024
 """Dispatches of calls that are remembered; a full dictionary is emptied."""
-NO_STATUS_YET: HiddenBuffer[VulkanStorage] = HiddenBuffer(None, 0, 0, 0)
+NO_STATUS_YET: HiddenBuffer[DeviceStorage] = HiddenBuffer(None, 0, 0, 0)
 WORD = 1 << 32
 STRIDED_COPY_WORK_GROUP = 128
 
@@ -72,7 +76,19 @@ class CallStep:
     plan: CallPlan
 
 
-VulkanStep = Step | CallStep
+DeviceStep = Step | CallStep
+StorageStep = BoundStep[DeviceStorage]
+
+
+class ArrayMaker(Protocol):
+    """The device whose steps are bound: it makes temporary arrays."""
+
+    @property
+    def info(self) -> DeviceInfo:
+        """The device's name, kind and limits."""
+
+    def empty(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
+        """An uninitialized array."""
 
 
 class _BoundOperand(NamedTuple):
@@ -80,18 +96,22 @@ class _BoundOperand(NamedTuple):
 
     operand: Operand
     array: DeviceArray
-    storage: VulkanStorage
+    storage: DeviceStorage
 
 
 class StepBinder:
     """Binds the steps of one device."""
 
     def __init__(
-        self, device: ArrayDevice, memory: MemoryPool, note_call: Callable[[int], None]
+        self,
+        device: ArrayMaker,
+        make_status_word: Callable[[], StatusWord],
+        note_call: Callable[[int], None],
     ) -> None:
         """`note_call` gets the bytes of the arrays of each dispatch, and of all steps that are
         bound together: a transform of several passes needs all of its arrays at once."""
-        self._device, self._info, self._memory = device, device.info, memory
+        self._device, self._info = device, device.info
+        self._make_status_word = make_status_word
         self._note_call = note_call
         self.bytes_bound = 0
         """The bytes that the steps bound last need at once."""
@@ -104,12 +124,12 @@ class StepBinder:
         self._copies: dict[Hashable, CallDispatch] = {}
         """Those of strided copies."""
 
-    def bind(self, steps: Sequence[VulkanStep], *, recorded: bool = False) -> list[StreamStep]:
+    def bind(self, steps: Sequence[DeviceStep], *, recorded: bool = False) -> list[StorageStep]:
         """Return the steps with the buffer ranges of their arrays.
 
         Only `recorded` steps may read results of a graph that has not run.
         """
-        bound: list[StreamStep] = []
+        bound: list[StorageStep] = []
         for step in steps:
             if isinstance(step, Dispatch):
                 self._bind_dispatch(step, bound)
@@ -127,10 +147,10 @@ class StepBinder:
                         storage.check_computed()
         return bound
 
-    def find_storage(self, array: DeviceArray) -> VulkanStorage:
+    def find_storage(self, array: DeviceArray) -> DeviceStorage:
         """Return the storage of an array of this device; refuses other arrays."""
         storage = array.storage
-        if not isinstance(storage, VulkanStorage):
+        if not isinstance(storage, DeviceStorage):
             raise ArgumentTypeError(
                 "the array is on a device of another kind of backend; fetch it with numpy()"
             )
@@ -145,7 +165,7 @@ class StepBinder:
             )
         return storage
 
-    def _find_whole_storage(self, array: DeviceArray) -> VulkanStorage | None:
+    def _find_whole_storage(self, array: DeviceArray) -> DeviceStorage | None:
         """Return the storage of an array that fills it and that a kernel can bind, else None."""
         storage: Any = array.storage
         if (
@@ -153,15 +173,15 @@ class StepBinder:
             and array.nbytes == storage.nbytes <= self._max_binding_bytes
             and array.is_contiguous
         ):
-            found: VulkanStorage = storage
+            found: DeviceStorage = storage
             return found
         return None
 
     # --- dispatches of algorithms ---
 
-    def _bind_dispatch(self, dispatch: Dispatch, bound: list[StreamStep]) -> None:
-        storages: list[VulkanStorage] = []
-        bindings: list[int] = []
+    def _bind_dispatch(self, dispatch: Dispatch, bound: list[StorageStep]) -> None:
+        storages: list[DeviceStorage] = []
+        bindings: list[Any] = []
         written_back: list[ArrayCopy] = []
         checks: tuple[StatusCheck, ...] = ()
         inputs, total = dispatch.kernel.inputs, 0
@@ -188,7 +208,7 @@ class StepBinder:
         self._note_call(total)
         check = None
         if dispatch.make_error is not None:
-            check = StatusCheck(StatusWord(self._memory), dispatch.make_error)
+            check = StatusCheck(self._make_status_word(), dispatch.make_error)
             word = _bind_status(check)
             bindings += (word.handle, word.offset, word.nbytes)
             for array in dispatch.guarded:
@@ -208,7 +228,7 @@ class StepBinder:
     def _has_wide_array(self, dispatch: Dispatch) -> bool:
         return any(array.nbytes > self._max_binding_bytes for array in dispatch.arrays)
 
-    def _bind_parts(self, dispatch: Dispatch, bound: list[StreamStep]) -> None:
+    def _bind_parts(self, dispatch: Dispatch, bound: list[StorageStep]) -> None:
         """Bind an element-wise dispatch on arrays larger than a binding, in parts."""
         kernel = dispatch.kernel
         written_back: list[ArrayCopy] = []
@@ -238,7 +258,7 @@ class StepBinder:
 
     # --- calls ---
 
-    def _bind_call(self, step: CallStep, bound: list[StreamStep]) -> None:
+    def _bind_call(self, step: CallStep, bound: list[StorageStep]) -> None:
         """Bind a call in parts that the device can bind, each as one dispatch."""
         call, signature, kernel = step.call, step.call.signature, step.call.signature.kernel
         may_bind = not call.in_place or kernel.always_in_place
@@ -252,7 +272,7 @@ class StepBinder:
         for part, dispatch in self._find_dispatches(step):
             check = None
             if kernel.status:
-                check = StatusCheck.of_range(self._memory, kernel, part.start)
+                check = StatusCheck.of_range(self._make_status_word(), kernel, part.start)
                 hidden["status"] = _bind_status(check)
                 checks.append(check)
             bound += bind_range(dispatch, part, arguments, hidden, signature.scratch_bytes, check)
@@ -265,7 +285,7 @@ class StepBinder:
         for copy in written_back:
             self._bind_copy(copy, bound)
 
-    def _bind_simple_call(self, step: CallStep, bound: list[StreamStep]) -> bool:
+    def _bind_simple_call(self, step: CallStep, bound: list[StorageStep]) -> bool:
         """Bind a simple call that was bound before; False if this one is not simple.
 
         Nearly all calls are, and binding them takes a third of the time.
@@ -275,8 +295,8 @@ class StepBinder:
         dispatch = self._simple.get((call.signature, values.push, values.given_count, call.grid))
         if dispatch is None:
             return False
-        storages: list[VulkanStorage] = []
-        bindings: list[int] = []
+        storages: list[DeviceStorage] = []
+        bindings: list[Any] = []
         for array in step.arrays:
             storage = self._find_whole_storage(array)
             if storage is None or storage.checks:
@@ -287,7 +307,7 @@ class StepBinder:
         return True
 
     def _bind_operands(
-        self, step: CallStep, bound: list[StreamStep], written_back: list[ArrayCopy]
+        self, step: CallStep, bound: list[StorageStep], written_back: list[ArrayCopy]
     ) -> list[_BoundOperand]:
         """Find the storages of a call's arrays; temporary ones are made where necessary."""
         signature, chunk = step.call.signature, step.plan.chunk
@@ -337,12 +357,12 @@ class StepBinder:
         return found
 
     def _make_hidden(
-        self, call: Call, bound: list[StreamStep]
-    ) -> dict[HiddenUse, HiddenBuffer[VulkanStorage]]:
+        self, call: Call, bound: list[StorageStep]
+    ) -> dict[HiddenUse, HiddenBuffer[DeviceStorage]]:
         """Make the scratch buffer and the uniform buffer of a call, if it has them. Its parts have
         one scratch buffer, which each of them fills, and status words of their own."""
         kernel, values = call.signature.kernel, call.values
-        hidden: dict[HiddenUse, HiddenBuffer[VulkanStorage]] = {}
+        hidden: dict[HiddenUse, HiddenBuffer[DeviceStorage]] = {}
         for use, nbytes in list_hidden_buffers(kernel, call.signature.scratch_bytes).items():
             if use == "status":
                 hidden[use] = NO_STATUS_YET  # each part has another one, in this order
@@ -353,7 +373,7 @@ class StepBinder:
                 padded = values.uniform + bytes(-len(values.uniform) % FILL_UNIT)
                 for at in range(0, len(padded), MAX_UPDATE_BYTES):
                     part, offset = padded[at : at + MAX_UPDATE_BYTES], storage.offset + at
-                    write = Write(storage.allocation.buffer, offset, part)
+                    write = Write(storage.buffer, offset, part)
                     bound.append(BoundStep(write, (storage,), 0))
         return hidden
 
@@ -361,7 +381,7 @@ class StepBinder:
         self,
         kernel: Kernel,
         array: DeviceArray,
-        bound: list[StreamStep],
+        bound: list[StorageStep],
         written_back: list[ArrayCopy],
         *,
         reads: bool,
@@ -396,7 +416,7 @@ class StepBinder:
 
     # --- copies ---
 
-    def _bind_copy(self, step: ArrayCopy, bound: list[StreamStep]) -> None:
+    def _bind_copy(self, step: ArrayCopy, bound: list[StorageStep]) -> None:
         source, target = step.source, step.target
         if source.shape != target.shape or source.dtype != target.dtype:
             raise ArgumentShapeError(
@@ -422,7 +442,7 @@ class StepBinder:
             dispatch = Dispatch(copy_kernel(), (source, target), units, grid_stride=True)
             bound.append(BoundStep(dispatch, storages, 1, bindings))
         else:
-            start, end = (each.allocation for each in storages)
+            start, end = storages
             copy = Copy(
                 start.buffer,
                 start.offset + source.offset,
@@ -432,7 +452,7 @@ class StepBinder:
             )
             bound.append(BoundStep(copy, storages, 1))
 
-    def _copies_by_kernel(self, step: ArrayCopy, storages: Sequence[VulkanStorage]) -> bool:
+    def _copies_by_kernel(self, step: ArrayCopy, storages: Sequence[DeviceStorage]) -> bool:
         """Whether a copy is large, and both arrays can be bound and consist of whole units."""
         nbytes = step.source.nbytes
         offsets = [
@@ -447,7 +467,7 @@ class StepBinder:
         )
 
     def _bind_strided_copy(
-        self, step: ArrayCopy, storages: Sequence[VulkanStorage], bound: list[StreamStep]
+        self, step: ArrayCopy, storages: Sequence[DeviceStorage], bound: list[StorageStep]
     ) -> None:
         """Bind one dispatch for each combination of the axes that the kernel has no room for."""
         both = step.source, step.target
@@ -522,15 +542,15 @@ def _sum_steps(lengths: Sequence[int], strides: Sequence[int], *, negative: bool
     return sum(step for step in steps if (step < 0) == negative)
 
 
-def _list_bindings(storages: Sequence[VulkanStorage], arrays: Sequence[DeviceArray]) -> list[int]:
-    bindings: list[int] = []
+def _list_bindings(storages: Sequence[DeviceStorage], arrays: Sequence[DeviceArray]) -> list[Any]:
+    bindings: list[Any] = []
     for storage, array in zip(storages, arrays, strict=True):
         bindings += (storage.handle, storage.offset + array.offset, array.nbytes)
     return bindings
 
 
 def _set_checks(
-    storage: VulkanStorage, written: DeviceArray, checks: Sequence[StatusCheck]
+    storage: DeviceStorage, written: DeviceArray, checks: Sequence[StatusCheck]
 ) -> None:
     """Let what is written to a storage depend on checks that have not passed yet.
 
@@ -538,11 +558,6 @@ def _set_checks(
     """
     whole = written.is_contiguous and written.nbytes == storage.nbytes
     storage.checks = list_pending([*(() if whole else storage.checks), *checks])
-
-
-def list_pending(checks: Sequence[StatusCheck]) -> tuple[StatusCheck, ...]:
-    """Return the distinct checks that have not passed yet."""
-    return tuple(dict.fromkeys(each for each in checks if not each.passed))
 
 
 def _list_outputs_apart(step: CallStep) -> list[int]:
@@ -555,16 +570,16 @@ def _list_outputs_apart(step: CallStep) -> list[int]:
     return list_outputs_over_inputs(signature, places, in_place=True)
 
 
-def _locate(storage: VulkanStorage, offset: int = 0) -> BufferOffset[VulkanStorage]:
-    return BufferOffset(storage.allocation.buffer, storage.handle, storage.offset + offset, storage)
+def _locate(storage: DeviceStorage, offset: int = 0) -> BufferOffset[DeviceStorage]:
+    return BufferOffset(storage.buffer, storage.handle, storage.offset + offset, storage)
 
 
-def _bind_status(check: StatusCheck) -> HiddenBuffer[VulkanStorage]:
-    word = check.allocation
-    return HiddenBuffer(word.buffer, word.block.handle, word.offset, STATUS_BYTES)
+def _bind_status(check: StatusCheck) -> HiddenBuffer[DeviceStorage]:
+    word = check.word
+    return HiddenBuffer(word.buffer, word.handle, word.offset, STATUS_BYTES)
 
 
-def _count_bound_bytes(steps: Sequence[StreamStep]) -> int:
+def _count_bound_bytes(steps: Sequence[StorageStep]) -> int:
     """The bytes of the distinct ranges that dispatches bind."""
     ranges: dict[tuple[int, int], int] = {}
     for step in steps:

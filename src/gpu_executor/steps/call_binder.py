@@ -9,17 +9,15 @@ a kernel declares is put into effect here.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Generic, Literal, NamedTuple
+from typing import Any, Generic, Literal, NamedTuple
 
 from gpu_executor.calls.call import Operand, Signature
 from gpu_executor.kernel import Grid, Kernel
 from gpu_executor.kernel.parameters import ParameterValues
 from gpu_executor.plan import ElementRange
-from gpu_executor.vulkan.binding import Handle
-from gpu_executor.vulkan.bound_steps import BoundStep, CallDispatch, Memory
-from gpu_executor.vulkan.commands import Fill
-from gpu_executor.vulkan.descriptors import MIN_BINDING_BYTES, SetLayout
-from gpu_executor.vulkan.device_storage import STATUS_BYTES, StatusCheck
+from gpu_executor.steps.bound_steps import BoundStep, CallDispatch, Fill, Memory, SetLayout
+from gpu_executor.steps.status import STATUS_BYTES, StatusCheck
+from gpu_executor.steps.storage import MIN_BINDING_BYTES
 
 FILL_UNIT = 4
 """vkCmdFillBuffer writes multiples of this many bytes."""
@@ -33,9 +31,9 @@ of its parameters, and its push constants where these are in a uniform buffer.""
 class BufferOffset(NamedTuple, Generic[Memory]):
     """Where the elements of an array begin."""
 
-    buffer: Handle
-    handle: int
-    """The handle of the buffer as an integer."""
+    buffer: Any
+    handle: Any
+    """What a binding names the buffer by."""
     offset: int
     memory: Memory
 
@@ -43,9 +41,9 @@ class BufferOffset(NamedTuple, Generic[Memory]):
 class HiddenBuffer(NamedTuple, Generic[Memory]):
     """What a kernel binds behind its arguments."""
 
-    buffer: Handle
-    handle: int
-    """The handle of the buffer as an integer."""
+    buffer: Any
+    handle: Any
+    """What a binding names the buffer by."""
     offset: int
     nbytes: int
     memory: Memory | None = None
@@ -117,7 +115,7 @@ def bind_range(
     steps: list[BoundStep[Memory]] = []
     read: list[Memory] = []
     written: list[Memory] = []
-    bindings: list[int] = []
+    bindings: list[Any] = []
     init = iter(kernel.init)
     for operand, at in arguments:
         size, memory = operand.type.nbytes, at.memory

@@ -1,5 +1,4 @@
-"""Bound steps: dispatches, copies, fills and writes with the memory that they use, and the recorder
-that turns a sequence of them into commands.
+"""The recorder that turns bound steps into commands, with barriers where they depend on each other.
 
 Slots record the steps of a chunk: copies in, fills, a dispatch, copies out. The command stream
 records the steps of operations on device arrays, and graphs of them. In both, a step waits behind a
@@ -11,73 +10,30 @@ may overlap.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Hashable, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from gpu_executor.calls.dispatch import Dispatch
 from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.common.lru import LruCache
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.errors import DeviceLacksError, KernelError
-from gpu_executor.kernel import Grid, Kernel
-from gpu_executor.kernel.parameters import NO_VALUES
-from gpu_executor.plan.plan import choose_elements_per_invocation, choose_work_groups
+from gpu_executor.kernel import Grid
+from gpu_executor.steps.bound_steps import (
+    BoundStep,
+    CallDispatch,
+    Copy,
+    Fill,
+    Memory,
+    Write,
+    WriteTimestamp,
+)
+from gpu_executor.steps.dispatch_sizes import DispatchSizes, make_dispatch_key
 from gpu_executor.vulkan.binding import Handle, vk
-from gpu_executor.vulkan.commands import COPIES, KERNELS, Copy, Fill, Recorder
-from gpu_executor.vulkan.descriptors import SetLayout
-from gpu_executor.vulkan.device_storage import StatusCheck
+from gpu_executor.vulkan.commands import COPIES, KERNELS, Recorder
 from gpu_executor.vulkan.pipeline import Pipeline, PipelineCache
-from gpu_executor.vulkan.profile import Timestamps
 
 MAX_CACHED_DISPATCHES = 256
 """A field operation needs one to five, for each number of elements."""
-Memory = TypeVar("Memory", bound=Hashable)
-"""Identifies the memory of an array: the storage of a device array, or an offset in a buffer."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CallDispatch:
-    """One dispatch of a call: everything but its arrays."""
-
-    kernel: Kernel
-    work_group: int
-    per_invocation: int
-    push: bytes
-    grid: Grid
-    set_layout: SetLayout
-
-
-class Write(NamedTuple):
-    """A few bytes that become part of the commands (`Recorder.write`)."""
-
-    buffer: Handle
-    offset: int
-    data: bytes
-
-
-class WriteTimestamp(NamedTuple):
-    """The device's clock, when the steps before are done."""
-
-    timestamps: Timestamps
-    number: int
-
-
-class BoundStep(NamedTuple, Generic[Memory]):
-    """A dispatch, a copy, a fill or a write, with the memory that it uses."""
-
-    work: Dispatch | CallDispatch | Copy | Fill | Write | WriteTimestamp
-    memory: Sequence[Memory]
-    """The memory of its arrays."""
-    inputs: int
-    """The number of entries of `memory` that it only reads; they come first. It writes the
-    others."""
-    bindings: Sequence[int] = ()
-    """What a dispatch binds, as `DescriptorPools.write` takes it."""
-    check: StatusCheck | None = None
-    """The status word of a checked kernel."""
-    staging: object = None
-    """Memory that the host may not write before the device has completed the step."""
 
 
 class ResolvedDispatch(NamedTuple):
@@ -192,30 +148,6 @@ class PreparedDispatch:
     """Recorded dispatches that use the pipeline."""
 
 
-def _make_key(dispatch: Dispatch) -> Hashable:
-    return (
-        dispatch.kernel,
-        len(dispatch.arrays),
-        dispatch.count,
-        dispatch.push_words,
-        dispatch.groups,
-        dispatch.grid_stride,
-        dispatch.work_group,
-    )
-
-
-def choose_sizes(dispatch: Dispatch, info: DeviceInfo) -> tuple[int, int, int]:
-    """The numbers that a dispatch of an algorithm has elements to share out, invocations of a
-    work-group, and elements of an invocation."""
-    kernel = dispatch.kernel
-    # A packed kernel loads several elements per invocation, and single elements at the end.
-    needed = sum(divmod(dispatch.count, kernel.packed))
-    if dispatch.work_group is None:
-        return needed, *choose_work_groups(kernel, needed, info, [])
-    per_invocation = choose_elements_per_invocation(kernel, needed, info)
-    return needed, dispatch.work_group, per_invocation
-
-
 class DispatchCache:
     """Prepared dispatches, least recently used first; one in use is never evicted.
 
@@ -234,7 +166,7 @@ class DispatchCache:
         key: Hashable = (
             (dispatch.kernel, dispatch.work_group, dispatch.per_invocation)
             if isinstance(dispatch, CallDispatch)
-            else _make_key(dispatch)
+            else make_dispatch_key(dispatch)
         )
         prepared = self._prepared.get(key)
         if prepared is not None:
@@ -273,36 +205,8 @@ class DispatchCache:
                 params_in_buffer=False,
             )
             return PreparedDispatch(pipeline, vk.ffi.NULL, (1, 1, 1))
-        kernel, given = dispatch.kernel, len(dispatch.arrays)
-        if kernel.status != (dispatch.make_error is not None):
-            raise KernelError(
-                f"{kernel.name}: a dispatch needs make_error if, and only if, its kernel has a "
-                "status word"
-            )
-        if given + kernel.status != kernel.bindings:
-            raise KernelError(
-                f"{kernel.name}: {given} arrays were given for {kernel.bindings} bindings"
-            )
-        needed, size, per_invocation = choose_sizes(dispatch, self._info)
-        groups = self._count_groups(dispatch, -(-needed // (size * per_invocation)))
-        words = struct.pack(f"<{len(dispatch.push_words)}I", *dispatch.push_words)
-        push = kernel.compose_push(dispatch.count, words, NO_VALUES)
-        if len(push) > kernel.interface.push_constant_bytes:
-            raise KernelError(
-                f"{kernel.name}: {len(push)} bytes of push constants were given; its code declares "
-                f"{kernel.interface.push_constant_bytes}"
-            )
-        pipeline = self._pipelines.acquire(kernel, size, per_invocation, params_in_buffer=False)
-        return PreparedDispatch(pipeline, vk.ffi.from_buffer(push), (groups, 1, 1))
-
-    def _count_groups(self, dispatch: Dispatch, needed: int) -> int:
-        groups = needed if dispatch.groups is None else dispatch.groups
-        most = self._info.limits.max_work_group_count[0]
-        if dispatch.grid_stride:
-            return min(groups, most)
-        if groups > most:
-            raise DeviceLacksError(
-                f"{dispatch.kernel.name}: {groups:,} work-groups are needed; {self._info.name} "
-                f"starts {most:,} at most"
-            )
-        return groups
+        sizes = DispatchSizes.choose(dispatch, self._info)
+        pipeline = self._pipelines.acquire(
+            dispatch.kernel, sizes.work_group, sizes.per_invocation, params_in_buffer=False
+        )
+        return PreparedDispatch(pipeline, vk.ffi.from_buffer(sizes.push), (sizes.groups, 1, 1))

@@ -1,0 +1,171 @@
+"""`StepDevice`: what all devices have in common that run kernels on device arrays.
+
+It makes steps of calls, binds steps to memory, and records graphs of them. How memory is allocated
+and how bound steps reach the device is a backend's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.calls.call import Call
+from gpu_executor.calls.dispatch import (
+    Algorithms,
+    ArrayCopy,
+    DeviceGraph,
+    assign_array,
+    copy_array,
+    is_same_array,
+)
+from gpu_executor.device_info import DeviceInfo
+from gpu_executor.errors import GpuError
+from gpu_executor.kernel import Shape
+from gpu_executor.plan import CallPlan
+from gpu_executor.steps.status import StatusWord
+from gpu_executor.steps.step_binder import CallStep, DeviceStep, StepBinder, StorageStep
+from gpu_executor.steps.storage import DeviceStorage
+
+
+class _Capture(threading.local):
+    """Where the steps go that a thread submits while it records a graph."""
+
+    steps: list[DeviceStep] | None = None
+    made: list[DeviceStorage]
+    """The storages that were made meanwhile."""
+
+
+class StepDevice(ABC):
+    """Device arrays of a backend that runs kernels: most of an `ArrayDevice`."""
+
+    runs_kernels = True
+
+    def __init__(
+        self,
+        info: DeviceInfo,
+        make_status_word: Callable[[], StatusWord],
+        note_call: Callable[[int], None],
+    ) -> None:
+        """`note_call` gets the bytes of the arrays that steps need at once."""
+        self.info = info
+        self._capture = _Capture()
+        self._binder = StepBinder(self, make_status_word, note_call)
+
+    @abstractmethod
+    def empty(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
+        """An uninitialized array."""
+
+    @abstractmethod
+    def _submit_bound(self, steps: Sequence[StorageStep]) -> None:
+        """Run bound steps in order, after everything submitted before; returns at once."""
+
+    @abstractmethod
+    def _record_bound(
+        self, steps: Sequence[StorageStep], made: Sequence[DeviceStorage], count: int
+    ) -> DeviceGraph:
+        """A graph of bound steps. `made` are the storages whose contents they compute; `count` is
+        the number of steps before they were bound."""
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether this thread records a graph."""
+        return self._capture.steps is not None
+
+    def copy(self, array: DeviceArray) -> DeviceArray:
+        """A contiguous copy of an array."""
+        return copy_array(array)
+
+    def assign(self, target: DeviceArray, value: Any) -> None:
+        """Copy a NumPy array, a number or a device array to an array."""
+        assign_array(target, value)
+
+    def _note_made(self, storage: DeviceStorage) -> None:
+        """Note a new storage, whose contents a graph computes if this thread records one."""
+        if self._capture.steps is not None:
+            storage.is_pending = True
+            self._capture.made.append(storage)
+
+    def run(self, call: Call, plan: CallPlan) -> None:
+        """Submit a call whose arrays are device arrays; returns at once.
+
+        Its outputs are made here, unless the caller gave some. An in-out argument that is not its
+        own result is copied to the result, which the kernel changes.
+        """
+        signature = call.signature
+        if not call.results:
+            made = [self.empty(shape, dtype) for shape, dtype in signature.results]
+            call.set_device_outputs(made)
+        if not signature.count:
+            return
+        if signature.reads_then_writes:
+            self.submit([CallStep(call, (*call.inputs, *call.results), plan)])
+            return
+        inputs, outputs = iter(call.inputs), iter(call.results)
+        arrays: list[DeviceArray] = []
+        steps: list[DeviceStep] = []
+        for operand in signature.operands:
+            array = next(outputs if operand.is_output else inputs)
+            if operand.is_input and operand.is_output:
+                passed = next(inputs)
+                if not is_same_array(passed, array):
+                    steps.append(ArrayCopy(_match_layout(passed, array), array))
+            arrays.append(array)
+        steps.append(CallStep(call, tuple(arrays), plan))
+        self.submit(steps)
+
+    def submit(self, steps: Sequence[DeviceStep]) -> None:
+        """Run steps in order, after everything submitted before; returns at once.
+
+        While this thread records a graph, the steps become part of the graph instead.
+        """
+        if self._capture.steps is not None:
+            self._capture.steps += steps
+            return
+        self._submit_bound(self._binder.bind(steps))
+
+    def run_operation(
+        self, operation: Algorithms, arguments: tuple[Any, ...], options: Mapping[str, Any]
+    ) -> Any:
+        """Run the algorithm that is made of steps."""
+        return operation.step_algorithm(*arguments, **options)
+
+    def begin_capture(self) -> None:
+        """Record what this thread submits from now on instead of running it."""
+        if self._capture.steps is not None:
+            raise GpuError(
+                "a graph is being recorded already in this thread; graphs cannot be nested"
+            )
+        self._capture.steps, self._capture.made = [], []
+
+    def end_capture(self, *, discard: bool = False) -> DeviceGraph | None:
+        """Stop recording; return what was recorded, unless it is to be discarded."""
+        steps, self._capture.steps = self._capture.steps, None
+        assert steps is not None
+        if discard:
+            return None
+        bound = self._binder.bind(steps, recorded=True)
+        return self._record_bound(bound, self._capture.made, len(steps))
+
+    @contextlib.contextmanager
+    def pause_capture(self) -> Iterator[None]:
+        """Run what this thread submits inside the `with`, even if it records a graph."""
+        steps, self._capture.steps = self._capture.steps, None
+        try:
+            yield
+        finally:
+            self._capture.steps = steps
+
+
+def _match_layout(passed: DeviceArray, result: DeviceArray) -> DeviceArray:
+    """An in-out argument with the shape and the dtype of its result: an argument that came from the
+    host has all elements along one axis, and the fields of structs may have other names."""
+    if passed.shape == result.shape and passed.dtype == result.dtype:
+        return passed
+    strides = None if passed.is_contiguous else passed.strides
+    return DeviceArray(result.shape, result.dtype, passed.storage, passed.offset, strides)
