@@ -33,8 +33,13 @@ _OPERATIONS: dict[int, Callable[[int, int], int]] = {
     139: operator.mod,  # OpSMod
     194: operator.rshift, 195: operator.rshift, 196: operator.lshift,
     197: operator.or_, 198: operator.xor, 199: operator.and_,
+    166: operator.or_, 167: operator.and_, 164: operator.eq, 165: operator.ne,  # of bools
     170: operator.eq, 171: operator.ne, 172: operator.gt, 173: operator.gt, 174: operator.ge,
     175: operator.ge, 176: operator.lt, 177: operator.lt, 178: operator.le, 179: operator.le,
+}  # fmt: skip
+_UNARY: dict[int, Callable[[int], int]] = {
+    _UCONVERT: operator.pos, _SCONVERT: operator.pos, 126: operator.neg, 200: operator.invert,
+    168: operator.not_,  # OpLogicalNot
 }  # fmt: skip
 _SHIFTS = frozenset((194, 195, 196))
 # OpSConvert, OpSDiv, OpSRem, OpSMod, comparisons, OpShiftRightArithmetic: their operands are
@@ -59,6 +64,11 @@ class SpecConstant:
             return struct.pack(_FORMATS[self.kind, self.bits], value)
         except (struct.error, OverflowError):
             raise self._make_refusal(value) from None
+
+    def decode(self, encoded: bytes) -> int | float | bool:
+        """Return the value of bytes that `encode` made."""
+        value: int | float = struct.unpack(_FORMATS[self.kind, self.bits], encoded)[0]
+        return bool(value) if self.kind == "bool" else value
 
     def _is_of_kind(self, value: object) -> bool:
         if self.kind == "bool" or isinstance(value, bool):
@@ -209,8 +219,8 @@ def _reinterpret(module: Module, target: int, value: int, *, signed: bool) -> in
 
 def _operate(opcode: int, arguments: list[int]) -> int | None:
     """Return the result of one operation on integers; None if it is unknown or undefined."""
-    if opcode in (_UCONVERT, _SCONVERT) and len(arguments) == 1:
-        return arguments[0]
+    if opcode in _UNARY and len(arguments) == 1:
+        return int(_UNARY[opcode](*arguments))
     if opcode == _SELECT and len(arguments) == 3:
         return arguments[1] if arguments[0] else arguments[2]
     if opcode not in _OPERATIONS or len(arguments) != 2:

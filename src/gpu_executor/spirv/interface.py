@@ -114,6 +114,13 @@ class ShaderInterface:
         """Whether the code uses `shared` variables."""
         return bool(self.shared_memory)
 
+    def decode_constants(
+        self, encoded: Iterable[tuple[int, bytes]]
+    ) -> dict[int, int | float | bool]:
+        """Return the values of specialization constants from their bytes, by SpecId."""
+        found = {each.spec_id: each for each in self.constants}
+        return {spec_id: found[spec_id].decode(value) for spec_id, value in encoded}
+
     def constant(self, spec_id: int) -> SpecConstant | None:
         """Return the specialization constant with that SpecId; None if there is none."""
         return next((c for c in self.constants if c.spec_id == spec_id), None)

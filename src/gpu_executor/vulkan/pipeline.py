@@ -18,6 +18,8 @@ from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.modules import SpecId, get_digests
 from gpu_executor.settings import SpirvVal
 from gpu_executor.spirv import CAPABILITY_NAMES, move_to_uniform_buffer
+from gpu_executor.spirv.int64_lowering import INT64, lower_int64
+from gpu_executor.spirv.specialization import specialize
 from gpu_executor.spirv.validation import validate_module
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.device import Device
@@ -58,6 +60,8 @@ FEATURE_OF_CAPABILITY = {
     # This package's kernels require it for f64. Which width a user's kernel means is not read.
     "RoundingModeRTZ": "shaderRoundingModeRTZFloat64",
 }
+LOWERED = frozenset({"shaderInt64"})
+"""Features that a device may lack: kernels are lowered to code without them."""
 SPIRV_OF_VULKAN = {(1, 2): (1, 5), (1, 3): (1, 6)}
 """The newest SPIR-V version that each Vulkan version supports (Vulkan 1.3, appendix A)."""
 
@@ -85,7 +89,7 @@ def check_device_runs(kernel: Kernel, info: DeviceInfo) -> None:
             raise DeviceLacksError(
                 f"{where} needs the SPIR-V capability {name}, which gpu_executor does not enable"
             )
-        if feature not in info.features:
+        if feature not in info.features and feature not in LOWERED:
             raise DeviceLacksError(f"{where} needs {name}; {info.name} lacks {feature}")
     if kernel.push_bytes > limits.max_push_constants:
         raise DeviceLacksError(
@@ -267,6 +271,9 @@ class PipelineCache:
             params_binding = max([*interface.bindings, *uniforms]) + 1
             uniforms.append(params_binding)
             code, push_bytes = move_to_uniform_buffer(code, params_binding), 0
+        if INT64 in interface.capabilities and "shaderInt64" not in info.features:
+            code = lower_int64(specialize(code, interface.decode_constants(constants)))
+            constants = ()
         set_layout = make_set_layout(self._device, interface.bindings, uniforms)
         layout = module = None
         try:
