@@ -169,6 +169,27 @@ class ModuleEditor:
         self.declarations.append((Op.CONSTANT, (type_id, made := self.make_id(), *words)))
         return made
 
+    def find_true(self, type_id: int) -> int:
+        """The id of the constant true; declared now if it is new."""
+        for opcode, found in self.declarations:
+            if opcode == Op.CONSTANT_TRUE:
+                return found[1]
+        self.declarations.append((Op.CONSTANT_TRUE, (type_id, made := self.make_id())))
+        return made
+
+    def find_library(self, name: str) -> int:
+        """The id of an imported instruction set; imported now if it is new."""
+        raw = name.encode() + b"\0"
+        raw += bytes(-len(raw) % 4)
+        words = struct.unpack(f"<{len(raw) // 4}I", raw)
+        for opcode, found in self.preamble:
+            if opcode == Op.EXTENDED_IMPORT and found[1:] == words:
+                return found[0]
+        # Behind the capabilities and extensions, before the memory model.
+        at = sum(opcode in (Op.CAPABILITY, Op.EXTENSION) for opcode, _ in self.preamble)
+        self.preamble.insert(at, (Op.EXTENDED_IMPORT, (made := self.make_id(), *words)))
+        return made
+
     def replace_types(self, replaced: dict[int, int]) -> None:
         """Replace the ids of types wherever they occur."""
         get = replaced.get
