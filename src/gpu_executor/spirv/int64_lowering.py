@@ -94,7 +94,11 @@ class _Int64Lowering:
             if opcode != Op.TYPE_INT or operands[0] not in self._wide
         ]
         first: list[Instruction] = []
-        for opcode, literals in ((Op.TYPE_BOOL, ()), (Op.TYPE_INT, (32, 0)), (Op.TYPE_INT, (32, 1))):
+        for opcode, literals in (
+            (Op.TYPE_BOOL, ()),
+            (Op.TYPE_INT, (32, 0)),
+            (Op.TYPE_INT, (32, 1)),
+        ):
             known = [each for each in rest if each[0] == opcode and each[1][1:] == literals]
             first += known[:1] or [(opcode, (editor.make_id(), *literals))]
         self._bool, self._uint, self._int = (each[1][0] for each in first)
@@ -248,7 +252,9 @@ class _Int64Lowering:
             value = self._op(Op.BITCAST, value)
         if signed:
             self._signed.add(result)
-            self._join(result, value, self._op(Op.SHIFT_RIGHT_ARITHMETIC, value, self._constant(31)))
+            self._join(
+                result, value, self._op(Op.SHIFT_RIGHT_ARITHMETIC, value, self._constant(31))
+            )
         else:
             self._join(result, value, self._zero)
 
@@ -407,9 +413,7 @@ class _Int64Lowering:
         moved = self._shift(Op.SHIFT_LEFT_LOGICAL, high, 32 - bits)
         return self._or(self._shift(right, low, bits), moved), self._shift(opcode, high, bits)
 
-    def _shift_by_variable(
-        self, opcode: int, low: int, high: int, amount: int
-    ) -> tuple[int, int]:
+    def _shift_by_variable(self, opcode: int, low: int, high: int, amount: int) -> tuple[int, int]:
         """A shift by less than 64 bits. No shift of a word is by 32 bits, which is undefined."""
         within = self._op(Op.BITWISE_AND, amount, self._constant(31))
         rest = self._op(Op.BITWISE_XOR, within, self._constant(31))  # 31 - within

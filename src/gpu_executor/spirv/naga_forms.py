@@ -107,8 +107,7 @@ class _Rewriter:
         if not self._is_integer(type_id) or all(self._type_of[v] == type_id for v in values):
             return None
         cast = [
-            v if self._type_of[v] == type_id else self._emit(Op.BITCAST, type_id, v)
-            for v in values
+            v if self._type_of[v] == type_id else self._emit(Op.BITCAST, type_id, v) for v in values
         ]
         self._out.append((opcode, (*operands[:2], *cast)))
         return self._out

@@ -13,9 +13,7 @@ from gpu_executor.spirv.int64_lowering import INT64
 
 ProductForm = Literal["int64", "halves"]
 """How the product of two words is computed: as a 64-bit integer, or from products of 16 bits."""
-_INSTRUCTIONS = frozenset(
-    (Op.U_MUL_EXTENDED, Op.S_MUL_EXTENDED, Op.I_ADD_CARRY, Op.I_SUB_BORROW)
-)
+_INSTRUCTIONS = frozenset((Op.U_MUL_EXTENDED, Op.S_MUL_EXTENDED, Op.I_ADD_CARRY, Op.I_SUB_BORROW))
 
 
 def lower_products(code: bytes, form: ProductForm) -> bytes:
