@@ -1,7 +1,7 @@
 """`ModuleEditor`: a SPIR-V module whose instructions can be replaced.
 
 The passes that prepare a module for a device that lacks something are written with it:
-`specialization.py`, `int64_lowering.py`, `product_lowering.py`. They expect modules that
+`specialization.py`, `int64_lowering.py`, `product_lowering.py` and others. They expect modules that
 `read_module` accepts.
 """
 
@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Iterator
 from enum import IntEnum
 
-from gpu_executor.spirv.instructions import HEADER_WORDS
+from gpu_executor.spirv.instructions import HEADER_WORDS, has_typed_result
 
 Instruction = tuple[int, tuple[int, ...]]
 """An opcode and its operands."""
@@ -22,6 +22,7 @@ Expansion = list[Instruction] | None
 class Op(IntEnum):
     """The opcodes that passes read or write (SPIR-V, section 3.42)."""
 
+    UNDEF = 1
     NAME = 5
     EXTENSION = 10
     EXTENDED_IMPORT = 11
@@ -78,6 +79,7 @@ class Op(IntEnum):
     S_MUL_EXTENDED = 152
     LOGICAL_OR = 166
     LOGICAL_AND = 167
+    LOGICAL_NOT = 168
     SELECT = 169
     I_EQUAL = 170
     I_NOT_EQUAL = 171
@@ -98,13 +100,14 @@ class Op(IntEnum):
     NOT = 200
     PHI = 245
     LABEL = 248
+    SWITCH = 251
+    RETURN_VALUE = 254
     EXECUTION_MODE_ID = 331
 
 
 _TYPES = frozenset(range(Op.TYPE_VOID, Op.TYPE_FUNCTION + 1))
 _DECLARATIONS = _TYPES | frozenset(range(Op.CONSTANT_TRUE, Op.SPEC_CONSTANT_OP + 1)) | {Op.VARIABLE}
 _LINES = (8, 317)  # OpLine, OpNoLine
-_UNDEFINED = 1
 _STRUCTURAL = (Op.TYPE_STRUCT, Op.TYPE_ARRAY, Op.TYPE_RUNTIME_ARRAY)
 """Types that a module may declare several times: their decorations may differ."""
 
@@ -120,6 +123,8 @@ class ModuleEditor:
         self.declarations: list[Instruction] = []
         """Types, constants and variables outside of functions."""
         self.functions: list[Instruction] = []
+        self._constants: dict[tuple[int, ...], int] = {}
+        self._literals: dict[int, int] = {}
         section = self.preamble
         for opcode, operands in _iter_instructions(words):
             if opcode == Op.FUNCTION:
@@ -161,13 +166,30 @@ class ModuleEditor:
         self.declarations.append((opcode, (made := self.make_id(), *operands)))
         return made
 
+    def declare_struct(self, *members: int) -> int:
+        """The id of a new struct type."""
+        self.declarations.append((Op.TYPE_STRUCT, (made := self.make_id(), *members)))
+        return made
+
     def find_constant(self, type_id: int, *words: int) -> int:
         """The id of a constant of one or several words; declared now if it is new."""
-        for opcode, found in self.declarations:
-            if opcode == Op.CONSTANT and found[0] == type_id and found[2:] == words:
-                return found[1]
-        self.declarations.append((Op.CONSTANT, (type_id, made := self.make_id(), *words)))
-        return made
+        key = type_id, *words
+        if key not in self._constants:
+            # A pass asks for the same few of hundreds of constants, thousands of times.
+            for opcode, found in self.declarations:
+                if opcode == Op.CONSTANT and found[0] == type_id and found[2:] == words:
+                    self._constants[key] = found[1]
+                    break
+            else:
+                self._constants[key] = made = self.make_id()
+                self.declarations.append((Op.CONSTANT, (type_id, made, *words)))
+            if len(words) == 1:
+                self._literals[self._constants[key]] = words[0]
+        return self._constants[key]
+
+    def find_literal(self, constant: int) -> int | None:
+        """The word of a constant that `find_constant` returned; None for other ids."""
+        return self._literals.get(constant)
 
     def find_true(self, type_id: int) -> int:
         """The id of the constant true; declared now if it is new."""
@@ -200,11 +222,11 @@ class ModuleEditor:
                 tuple([get(each, each) if n in types else each for n, each in enumerate(operands)]),
             )
         for at, (opcode, operands) in enumerate(self.functions):
-            if operands and opcode not in _WITHOUT_TYPE and operands[0] in replaced:
-                operands = (replaced[operands[0]], *operands[1:])
-            if opcode == Op.FUNCTION and operands[3] in replaced:
-                operands = (*operands[:3], replaced[operands[3]])
-            self.functions[at] = (opcode, operands)
+            if has_typed_result(opcode):
+                changed = (get(operands[0], operands[0]), *operands[1:])
+                if opcode == Op.FUNCTION:
+                    changed = (*changed[:3], get(changed[3], changed[3]))
+                self.functions[at] = (opcode, changed)
 
     def merge_types(self) -> None:
         """Declare each type once: types that differed may have become equal."""
@@ -232,7 +254,7 @@ class ModuleEditor:
             if opcode not in _TYPES
         }
         for opcode, operands in self.functions:
-            if len(operands) > 1 and opcode not in _WITHOUT_TYPE:
+            if has_typed_result(opcode):
                 found[operands[1]] = operands[0]
         return found
 
@@ -246,14 +268,6 @@ class ModuleEditor:
             else:
                 found += expansion
         self.functions = found
-
-
-_WITHOUT_TYPE = frozenset((
-    Op.FUNCTION_END, Op.STORE, 63, 64, 224, 225, 228, 246, 247, Op.LABEL, 249, 250, 251, 252, 253,
-    254, 255, 256, 257, 319, 4416,
-))  # fmt: skip
-"""Instructions of functions whose first operand is not the type of a result: stores, barriers,
-merges, branches, lifetimes."""
 
 
 def _iter_instructions(words: tuple[int, ...]) -> Iterator[Instruction]:

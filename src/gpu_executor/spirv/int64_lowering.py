@@ -1,43 +1,61 @@
 """Lowering of 64-bit integers: a module that computes with pairs of 32-bit words instead.
 
-A 64-bit integer becomes a vector of two words, the low one first, which has the same layout in
-memory. Sums carry by comparison. A product of two integers that were widened from 32 bits, which
-the kernels of this package use almost everywhere, is one product of words (`U_MUL_EXTENDED`).
+A 64-bit integer becomes a vector of two words, the low one first, and a vector of two such integers
+one of four words: their layouts in memory are the same. `word_pairs.py` has the arithmetic.
 
 A module must be specialized first: amounts of shifts are constants then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 from gpu_executor.errors import SpirvError
 from gpu_executor.spirv.editor import Instruction, ModuleEditor, Op
+from gpu_executor.spirv.instructions import has_typed_result, list_values
+from gpu_executor.spirv.word_pairs import COMPARISONS, Pair, WordPairs
 
 INT64 = 11  # Spec, "Capability"
-_FREE = frozenset((
-    Op.LOAD, Op.STORE, Op.ACCESS_CHAIN, Op.IN_BOUNDS_ACCESS_CHAIN, Op.VARIABLE, Op.FUNCTION,
-    Op.FUNCTION_CALL, Op.COPY_OBJECT, Op.FUNCTION_PARAMETER, Op.COMPOSITE_INSERT, 1, 254,
+Operand = Pair | int
+"""A 64-bit integer as two words, or the id of any other scalar."""
+_CHAINS = (Op.ACCESS_CHAIN, Op.IN_BOUNDS_ACCESS_CHAIN)
+_MOVES = frozenset((
+    Op.UNDEF, Op.LOAD, Op.STORE, Op.VARIABLE, Op.FUNCTION, Op.FUNCTION_PARAMETER, Op.FUNCTION_CALL,
+    Op.RETURN_VALUE, Op.PHI, Op.COPY_OBJECT, 400,  # OpCopyLogical
 ))  # fmt: skip
 """Instructions that move values of any type: they need no other form."""
-_COMPARISONS = {
-    Op.U_LESS_THAN: (Op.U_LESS_THAN, False),
-    Op.U_GREATER_THAN: (Op.U_LESS_THAN, True),
-    Op.S_LESS_THAN: (Op.S_LESS_THAN, False),
-    Op.S_GREATER_THAN: (Op.S_LESS_THAN, True),
+_LANE_MOVES = frozenset((337, 338, 345, 346, 347, 348, 359, 360, 361, 365, 366))
+"""Subgroup operations that treat each word alone: broadcasts, shuffles, and, or, exclusive or."""
+_BITS = (Op.BITWISE_AND, Op.BITWISE_OR, Op.BITWISE_XOR, Op.NOT)
+_SHIFTS = (Op.SHIFT_LEFT_LOGICAL, Op.SHIFT_RIGHT_LOGICAL, Op.SHIFT_RIGHT_ARITHMETIC)
+_EQUALITIES = (Op.I_EQUAL, Op.I_NOT_EQUAL)
+_U_MIN, _S_MIN, _U_MAX, _S_MAX, _U_CLAMP, _S_CLAMP = 38, 39, 41, 42, 44, 45  # GLSL.std.450
+_CHOICES = {
+    _U_MIN: Op.U_LESS_THAN,
+    _S_MIN: Op.S_LESS_THAN,
+    _U_MAX: Op.U_GREATER_THAN,
+    _S_MAX: Op.S_GREATER_THAN,
 }
-"""Comparisons of the high words, and whether the operands change places."""
-_NEGATED = {
-    Op.U_LESS_THAN_EQUAL: Op.U_GREATER_THAN,
-    Op.U_GREATER_THAN_EQUAL: Op.U_LESS_THAN,
-    Op.S_LESS_THAN_EQUAL: Op.S_GREATER_THAN,
-    Op.S_GREATER_THAN_EQUAL: Op.S_LESS_THAN,
-}
+"""Which of two integers a minimum or maximum is: the first if this holds."""
+_CLAMPS = {_U_CLAMP: (_U_MAX, _U_MIN), _S_CLAMP: (_S_MAX, _S_MIN)}
+_WRAP_DECORATIONS = (4469, 4470)  # NoSignedWrap, NoUnsignedWrap: hints
+_UNKNOWN = {
+    **dict.fromkeys((134, 135), "division"),
+    **dict.fromkeys((137, 138, 139), "remainder"),
+    **dict.fromkeys((109, 110, 111, 112), "conversion from or to floats"),
+    **dict.fromkeys((117, 120), "conversion of addresses"),
+    **dict.fromkeys(range(227, 243), "atomic operation"),
+    **dict.fromkeys(range(349, 365), "arithmetic of subgroups"),
+    **dict.fromkeys(range(201, 206), "bit field operation"),
+    Op.SWITCH: "switch",
+    Op.EXTENDED: "function of GLSL",
+}  # fmt: skip
+"""What cannot be lowered, in words."""
 
 
 def lower_int64(code: bytes) -> bytes:
-    """Return the module without 64-bit integers. It must be specialized. Code that does more with
-    them than arithmetic, comparisons and conversions raises `SpirvError`."""
+    """Return the module without 64-bit integers. It must be specialized. What has no form in words,
+    such as a division, raises `SpirvError`."""
     editor = ModuleEditor(code)
     if (Op.CAPABILITY, (INT64,)) not in editor.preamble:
         return code
@@ -49,444 +67,441 @@ class _Int64Lowering:
 
     def __init__(self, editor: ModuleEditor) -> None:
         self._editor = editor
-        types = editor.map_types()
+        self._types = editor.map_types()
+        self._type_of = editor.map_result_types()
         self._wide = {
-            id_
-            for id_, (opcode, operands) in types.items()
+            type_id
+            for type_id, (opcode, operands) in self._types.items()
             if opcode == Op.TYPE_INT and operands[0] == 64
         }
-        self._vectors = {
-            id_: operands[1]
-            for id_, (opcode, operands) in types.items()
-            if opcode == Op.TYPE_VECTOR and operands[0] in self._wide
-        }
-        """Vectors of 64-bit integers, with their lengths."""
-        self._types = types
-        self._type_of = editor.map_result_types()
-        self._words: dict[int, tuple[int, int]] = {}
-        """The low and the high word of each value, where they have ids."""
-        self._signed: set[int] = set()
-        """Values that were widened from signed words."""
-        self._out: list[Instruction] = []
-        self._constants: dict[int, int] = {}
+        self._vectors = set[int]()
+        """Vectors of two 64-bit integers."""
+        for type_id, (opcode, operands) in self._types.items():
+            if opcode == Op.TYPE_VECTOR and operands[0] in self._wide:
+                if operands[1] != 2:
+                    raise SpirvError(f"a vector of {operands[1]} 64-bit integers {_NO_FORM}")
+                self._vectors.add(type_id)
+        self._words: dict[int, Pair] = {}
+        """The words of values, where they have ids."""
+        self._pointers: dict[int, Pair] = {}
+        """Pointers to the words of a part of a vector in memory."""
+        self._literals: dict[int, int] = {}
+        """The values of 32-bit and narrower constants."""
 
     def run(self) -> bytes:
         """Return the lowered module."""
         editor = self._editor
-        editor.preamble = [each for each in editor.preamble if each != (Op.CAPABILITY, (INT64,))]
-        functions = editor.functions
+        editor.preamble = [each for each in editor.preamble if not self._is_dropped(*each)]
+        functions, editor.functions = editor.functions, []
         self._declare()
-        self._zero = self._constant(0)
+        editor.functions = self._pairs.out
         for opcode, operands in functions:
             self._lower(opcode, operands)
-        editor.functions = self._out
         editor.merge_types()
         return editor.encode()
+
+    def _is_dropped(self, opcode: int, operands: tuple[int, ...]) -> bool:
+        """Whether the preamble needs an instruction no more."""
+        if opcode == Op.DECORATE:
+            return operands[1] in _WRAP_DECORATIONS
+        return (opcode == Op.NAME and operands[0] in self._wide) or (
+            (opcode, operands) == (Op.CAPABILITY, (INT64,))
+        )
 
     # --- declarations ---
 
     def _declare(self) -> None:
         """Declare pairs of words in place of 64-bit integers."""
         editor = self._editor
-        rest = [
-            (opcode, operands)
-            for opcode, operands in editor.declarations
-            if opcode != Op.TYPE_INT or operands[0] not in self._wide
+        declared = editor.declarations
+        # The types of words and pairs, and all constants of words, come first.
+        basic = ((Op.TYPE_BOOL, ()), (Op.TYPE_INT, (32, 0)), (Op.TYPE_INT, (32, 1)))
+        editor.declarations = [
+            each for each in declared if (each[0], each[1][1:]) in basic
         ]
-        first: list[Instruction] = []
-        for opcode, literals in (
-            (Op.TYPE_BOOL, ()),
-            (Op.TYPE_INT, (32, 0)),
-            (Op.TYPE_INT, (32, 1)),
-        ):
-            known = [each for each in rest if each[0] == opcode and each[1][1:] == literals]
-            first += known[:1] or [(opcode, (editor.make_id(), *literals))]
-        self._bool, self._uint, self._int = (each[1][0] for each in first)
-        pair = [e for e in rest if e[0] == Op.TYPE_VECTOR and e[1][1:] == (self._uint, 2)]
-        first += pair[:1] or [(Op.TYPE_VECTOR, (editor.make_id(), self._uint, 2))]
-        self._pair = first[-1][1][0]
-        quads = {}
-        for id_, length in self._vectors.items():
-            if length != 2:
-                raise SpirvError(f"a vector of {length} 64-bit integers has no form in words")
-            quads[id_] = (Op.TYPE_VECTOR, (id_, self._uint, 4))
-        declarations = list(first)
-        for opcode, operands in rest:
-            if (opcode, operands) in first:
+        self._pairs = pairs = WordPairs(editor)
+        self._int = editor.find_type(Op.TYPE_INT, 32, 1)
+        editor.declarations += [each for each in declared if self._is_pair_type(*each)]
+        self._pair = editor.find_type(Op.TYPE_VECTOR, pairs.word, 2)
+        first = set(editor.declarations)
+        for opcode, operands in declared:
+            if opcode != Op.CONSTANT:
                 continue
-            if opcode == Op.TYPE_VECTOR and operands[0] in quads:
-                declarations.append(quads[operands[0]])
-            elif opcode == Op.CONSTANT and operands[0] in self._wide:
-                words = [self._declare_word(declarations, word) for word in operands[2:]]
-                self._words[operands[1]] = (words[0], words[1])
-                declarations.append((Op.CONSTANT_COMPOSITE, (self._pair, operands[1], *words)))
-            else:
-                declarations.append((opcode, operands))
-        editor.declarations, editor.functions = declarations, []
+            if len(operands) == 3:
+                self._literals[operands[1]] = operands[2]
+            if operands[0] in self._wide:
+                low, high = (pairs.make_constant(word) for word in operands[2:])
+                self._words[operands[1]] = low, high
+        for opcode, operands in declared:
+            if (opcode, operands) not in first and operands[0] not in self._wide:
+                editor.declarations.append(self._lower_declaration(opcode, operands))
+            elif opcode != Op.TYPE_INT and operands[0] in self._wide:
+                editor.declarations.append(self._lower_declaration(opcode, operands))
         editor.replace_types(dict.fromkeys(self._wide, self._pair))
-        self._struct = self._find_struct()
 
-    def _declare_word(self, declarations: list[Instruction], word: int) -> int:
-        if word not in self._constants:
-            made = self._constants[word] = self._editor.make_id()
-            declarations.append((Op.CONSTANT, (self._uint, made, word)))
-        return self._constants[word]
+    def _is_pair_type(self, opcode: int, operands: tuple[int, ...]) -> bool:
+        return opcode == Op.TYPE_VECTOR and operands[1:] == (self._pairs.word, 2)
 
-    def _constant(self, word: int) -> int:
-        """A word as a constant."""
-        return self._declare_word(self._editor.declarations, word)
+    def _lower_declaration(self, opcode: int, operands: tuple[int, ...]) -> Instruction:
+        if opcode == Op.CONSTANT and operands[0] in self._wide:
+            words = self._words[operands[1]]
+            return Op.CONSTANT_COMPOSITE, (self._pair, operands[1], *words)
+        if opcode == Op.CONSTANT_COMPOSITE and operands[0] in self._vectors:
+            words = tuple(word for part in operands[2:] for word in self._split_constant(part))
+            return opcode, (*operands[:2], *words)
+        if operands[0] in self._vectors and opcode == Op.TYPE_VECTOR:
+            return opcode, (operands[0], self._pairs.word, 4)
+        return opcode, operands
 
-    def _find_struct(self) -> int:
-        """The type of a product of two words: low and high."""
-        for opcode, operands in self._editor.declarations:
-            if opcode == Op.TYPE_STRUCT and operands[1:] == (self._uint, self._uint):
-                return operands[0]
-        made = self._editor.make_id()
-        self._editor.declarations.append((Op.TYPE_STRUCT, (made, self._uint, self._uint)))
-        return made
+    def _split_constant(self, constant: int) -> Pair:
+        """The words of a constant; those of a null or undefined one are zero."""
+        return self._words.get(constant, (self._pairs.zero, self._pairs.zero))
 
-    # --- code ---
-
-    def _emit(self, opcode: int, type_id: int, *operands: int) -> int:
-        made = self._editor.make_id()
-        self._out.append((opcode, (type_id, made, *operands)))
-        return made
-
-    def _op(self, opcode: int, *operands: int) -> int:
-        """An operation on words."""
-        return self._emit(opcode, self._uint, *operands)
-
-    def _split(self, value: int) -> tuple[int, int]:
-        """The low and the high word of a value."""
-        words = self._words.get(value)
-        if words is None:
-            low = self._emit(Op.COMPOSITE_EXTRACT, self._uint, value, 0)
-            high = self._emit(Op.COMPOSITE_EXTRACT, self._uint, value, 1)
-            return low, high
-        return words
-
-    def _join(self, result: int, low: int, high: int) -> None:
-        """Define a value by its words."""
-        self._words[result] = low, high
-        self._out.append((Op.COMPOSITE_CONSTRUCT, (self._pair, result, low, high)))
+    # --- values ---
 
     def _is_wide(self, value: int) -> bool:
         return self._type_of.get(value) in self._wide
 
-    def _lower(self, opcode: int, operands: tuple[int, ...]) -> None:
-        if opcode == Op.PHI or opcode == Op.LABEL:
-            self._out.append((opcode, self._retype(operands)))
-            return
-        is_result = len(operands) > 1 and self._type_of.get(operands[1]) == operands[0]
-        wide_result = is_result and operands[0] in self._wide
-        values = operands[2:] if is_result else operands
-        if not wide_result and not any(self._is_wide(each) for each in values):
-            if is_result and operands[0] in self._vectors:
-                self._lower_vector(opcode, operands)
-                return
-            if opcode == Op.COMPOSITE_EXTRACT and self._type_of[operands[2]] in self._vectors:
-                raise SpirvError("a vector of 64-bit integers is used in an unknown way")
-            self._out.append((opcode, self._retype(operands)))
-            return
-        lower = _LOWERINGS.get(opcode)
-        if lower is not None:
-            lower(self, opcode, operands)
-        elif opcode in _FREE:
-            self._out.append((opcode, self._retype(operands)))
-        elif opcode == Op.COMPOSITE_CONSTRUCT:
-            self._lower_vector(opcode, operands)
+    def _is_vector(self, value: int) -> bool:
+        return self._type_of.get(value) in self._vectors
+
+    def _split(self, value: int) -> Pair:
+        """The words of a 64-bit integer."""
+        words = self._words.get(value)
+        if words is None:
+            low = self._pairs.operate(Op.COMPOSITE_EXTRACT, value, 0)
+            return low, self._pairs.operate(Op.COMPOSITE_EXTRACT, value, 1)
+        return words
+
+    def _join(self, result: int, words: Pair) -> None:
+        """Define a 64-bit integer by its words."""
+        self._words[result] = words
+        self._pairs.out.append((Op.COMPOSITE_CONSTRUCT, (self._pair, result, *words)))
+
+    def _rename(self, type_id: int, result: int, made: int) -> None:
+        """Define a result as what the last instruction made, or as an earlier value."""
+        out = self._pairs.out
+        if out and len(out[-1][1]) > 1 and out[-1][1][:2] == (type_id, made):
+            out[-1] = (out[-1][0], (type_id, result, *out[-1][1][2:]))
         else:
-            raise SpirvError(f"instruction {opcode} on 64-bit integers has no form in words")
+            out.append((Op.COPY_OBJECT, (type_id, result, made)))
 
     def _retype(self, operands: tuple[int, ...]) -> tuple[int, ...]:
-        if operands and operands[0] in self._wide:
-            return (self._pair, *operands[1:])
-        return operands
+        return (self._pair, *operands[1:]) if operands[0] in self._wide else operands
 
-    def _lower_vector(self, opcode: int, operands: tuple[int, ...]) -> None:
-        """Lower an instruction that makes a vector of 64-bit integers, or any other composite."""
-        if opcode == Op.COMPOSITE_CONSTRUCT and operands[0] in self._vectors:
-            words = [word for each in operands[2:] for word in self._split(each)]
-            self._out.append((opcode, (*operands[:2], *words)))
-        elif opcode in _FREE or opcode == Op.COMPOSITE_CONSTRUCT or opcode == Op.COMPOSITE_EXTRACT:
-            self._out.append((opcode, operands))
+    def _to_word(self, value: int) -> int:
+        """An index or an amount of any width as a word."""
+        if self._is_wide(value):
+            return self._split(value)[0]
+        bits = self._types[self._type_of[value]][1][0]
+        if value in self._literals:
+            return self._pairs.make_constant(self._literals[value])
+        if self._type_of[value] == self._pairs.word:
+            return value
+        return self._pairs.operate(Op.BITCAST if bits == 32 else Op.U_CONVERT, value)
+
+    # --- code ---
+
+    def _lower(self, opcode: int, operands: tuple[int, ...]) -> None:
+        values = list_values(opcode, operands)
+        type_id = operands[0] if has_typed_result(opcode) else 0
+        if any(value in self._pointers for value in values):
+            self._lower_access(opcode, operands)
+        elif opcode in _CHAINS:
+            self._lower_chain(opcode, operands)
+        elif not (
+            type_id in self._wide
+            or type_id in self._vectors
+            or any(self._is_wide(value) or self._is_vector(value) for value in values)
+        ):
+            self._pairs.out.append((opcode, operands))
+        elif opcode in _MOVES or opcode in _LANE_MOVES:
+            self._pairs.out.append((opcode, self._retype(operands)))
+            if opcode == Op.COPY_OBJECT and operands[2] in self._words:
+                self._words[operands[1]] = self._words[operands[2]]
+        elif opcode in _COMPOSITES:
+            _COMPOSITES[opcode](self, opcode, operands)
+        elif opcode in (Op.U_MUL_EXTENDED, Op.I_ADD_CARRY, Op.I_SUB_BORROW):
+            self._lower_extended(opcode, operands)
         else:
-            raise SpirvError(f"instruction {opcode} on vectors of 64-bit integers has no form")
+            self._lower_arithmetic(opcode, operands)
 
-    def lower_extract(self, opcode: int, operands: tuple[int, ...]) -> None:
-        _, result, composite, *indices = operands
-        if self._type_of[composite] in self._vectors:
-            at = 2 * indices[0]
-            shuffled = (self._pair, result, composite, composite, at, at + 1)
-            self._out.append((Op.VECTOR_SHUFFLE, shuffled))
-        else:
-            self._out.append((opcode, self._retype(operands)))
+    # --- memory ---
 
-    def lower_widening(self, opcode: int, operands: tuple[int, ...]) -> None:
-        """Conversions between widths."""
-        type_id, result, value = operands
-        if type_id not in self._wide:  # to fewer bits
-            low, _ = self._split(value)
-            self._narrow(type_id, result, low)
-        elif self._is_wide(value):
-            self._join(result, *self._split(value))
-            if value in self._signed:
-                self._signed.add(result)
-        else:
-            self._widen(result, value, signed=opcode == Op.S_CONVERT)
-
-    def _narrow(self, type_id: int, result: int, low: int) -> None:
-        if type_id == self._uint:
-            self._out.append((Op.COPY_OBJECT, (type_id, result, low)))
-        elif type_id == self._int:
-            self._out.append((Op.BITCAST, (type_id, result, low)))
-        else:
-            self._out.append((Op.U_CONVERT, (type_id, result, low)))
-
-    def _widen(self, result: int, value: int, *, signed: bool) -> None:
-        opcode, operands = self._types[self._type_of[value]]
-        assert opcode == Op.TYPE_INT
-        if operands[0] < 32:
-            value = self._emit(Op.S_CONVERT if signed else Op.U_CONVERT, self._uint, value)
-        elif operands[1]:
-            value = self._op(Op.BITCAST, value)
-        if signed:
-            self._signed.add(result)
-            self._join(
-                result, value, self._op(Op.SHIFT_RIGHT_ARITHMETIC, value, self._constant(31))
+    def _lower_chain(self, opcode: int, operands: tuple[int, ...]) -> None:
+        """Lower a pointer: indices become words, and a part of a vector has a pointer to each of
+        its words."""
+        type_id, result, base, *indices = operands
+        indices = [self._to_word(each) if self._is_wide(each) else each for each in indices]
+        storage, pointee = self._types[type_id][1]
+        if pointee in self._wide and self._find_indexed_type(base, indices) in self._vectors:
+            pointer = self._editor.find_type(Op.TYPE_POINTER, storage, self._pairs.word)
+            first = self._double(indices[-1])
+            second = self._pairs.operate(Op.I_ADD, first, self._pairs.make_constant(1))
+            low, high = (
+                self._pairs.emit(opcode, pointer, base, *indices[:-1], each)
+                for each in (first, second)
             )
+            self._pointers[result] = low, high
         else:
-            self._join(result, value, self._zero)
+            self._pairs.out.append((opcode, (type_id, result, base, *indices)))
 
-    def lower_bitcast(self, opcode: int, operands: tuple[int, ...]) -> None:
-        """A bitcast from or to a pair of words, or a change of sign, changes nothing."""
-        type_id, result, value = operands
-        target = self._pair if type_id in self._wide else type_id
-        source = self._type_of[value]
-        if target == self._pair and (source in self._wide or source == self._pair):
-            self._out.append((Op.COPY_OBJECT, (self._pair, result, value)))
+    def _double(self, index: int) -> int:
+        if index in self._literals:
+            return self._pairs.make_constant(2 * self._literals[index])
+        return self._pairs.operate(Op.I_MUL, self._to_word(index), self._pairs.make_constant(2))
+
+    def _find_indexed_type(self, base: int, indices: Sequence[int]) -> int:
+        """The type that the last index selects a part of."""
+        found = self._types[self._type_of[base]][1][1]
+        for index in indices[:-1]:
+            opcode, operands = self._types[found]
+            found = operands[self._literals[index] if opcode == Op.TYPE_STRUCT else 0]
+        return found
+
+    def _lower_access(self, opcode: int, operands: tuple[int, ...]) -> None:
+        """Lower a load or store of a part of a vector."""
+        pairs = self._pairs
+        if opcode == Op.LOAD and len(operands) == 3:
+            low, high = (pairs.operate(opcode, each) for each in self._pointers[operands[2]])
+            self._join(operands[1], (low, high))
+        elif opcode == Op.STORE and len(operands) == 2 and operands[0] in self._pointers:
+            words = self._split(operands[1])
+            pointers = self._pointers[operands[0]]
+            pairs.out += [(opcode, each) for each in zip(pointers, words, strict=True)]
         else:
-            self._out.append((opcode, (target, result, value)))
+            raise SpirvError(
+                f"a pointer to a part of a vector of 64-bit integers, used by more than a plain "
+                f"load or store (instruction {opcode}), {_NO_FORM}"
+            )
 
-    def _add_words(self, a: int, b: int) -> tuple[int, int | None]:
-        """The sum of two words and its carry; None: there is no carry."""
-        if self._zero in (a, b):
-            return (b if a == self._zero else a), None
-        total = self._op(Op.I_ADD, a, b)
-        return total, self._carry_if(Op.U_LESS_THAN, total, b)
+    # --- composites ---
 
-    def _carry_if(self, comparison: int, a: int, b: int) -> int:
-        """1 if a comparison of two words holds, else 0."""
-        holds = self._emit(comparison, self._bool, a, b)
-        return self._op(Op.SELECT, holds, self._constant(1), self._zero)
+    def _list_parts(self, value: int) -> list[Operand]:
+        """The two parts of a vector of 64-bit integers or of other scalars."""
+        if not self._is_vector(value):
+            scalar = self._types[self._type_of[value]][1][0]
+            return [self._pairs.emit(Op.COMPOSITE_EXTRACT, scalar, value, at) for at in (0, 1)]
+        words = [self._pairs.operate(Op.COMPOSITE_EXTRACT, value, at) for at in range(4)]
+        return [(words[0], words[1]), (words[2], words[3])]
 
-    def _add_high(self, *words: int | None) -> int:
-        """The sum of words without its carry."""
-        total = self._zero
-        for word in words:
-            if word is None or word == self._zero:
-                continue
-            total = word if total == self._zero else self._op(Op.I_ADD, total, word)
-        return total
+    def _lower_construct(self, opcode: int, operands: tuple[int, ...]) -> None:
+        type_id, result, *parts = operands
+        if type_id in self._vectors:
+            words = [word for part in parts for word in self._split_part(part)]
+            self._pairs.out.append((opcode, (type_id, result, *words)))
+        else:
+            self._pairs.out.append((opcode, operands))
 
-    def lower_sum(self, _opcode: int, operands: tuple[int, ...]) -> None:
-        _, result, a, b = operands
-        (a_low, a_high), (b_low, b_high) = self._split(a), self._split(b)
-        low, carry = self._add_words(a_low, b_low)
-        self._join(result, low, self._add_high(a_high, b_high, carry))
+    def _split_part(self, part: int) -> list[int]:
+        """The words of a part from which a vector is made: a 64-bit integer, or a whole vector."""
+        return [part] if self._is_vector(part) else list(self._split(part))
 
-    def lower_difference(self, _opcode: int, operands: tuple[int, ...]) -> None:
-        self._subtract(operands[1], self._split(operands[2]), self._split(operands[3]))
-
-    def lower_negation(self, _opcode: int, operands: tuple[int, ...]) -> None:
-        self._subtract(operands[1], (self._zero, self._zero), self._split(operands[2]))
-
-    def _subtract(self, result: int, a: tuple[int, int], b: tuple[int, int]) -> None:
-        low = self._op(Op.I_SUB, a[0], b[0])
-        borrow = self._carry_if(Op.U_LESS_THAN, a[0], b[0])
-        high = a[1] if b[1] == self._zero else self._op(Op.I_SUB, a[1], b[1])
-        self._join(result, low, self._op(Op.I_SUB, high, borrow))
-
-    def _multiply_words(self, opcode: int, a: int, b: int) -> tuple[int, int]:
-        """The product of two words as two words."""
-        product = self._emit(opcode, self._struct, a, b)
-        low = self._emit(Op.COMPOSITE_EXTRACT, self._uint, product, 0)
-        return low, self._emit(Op.COMPOSITE_EXTRACT, self._uint, product, 1)
-
-    def lower_product(self, _opcode: int, operands: tuple[int, ...]) -> None:
-        _, result, a, b = operands
-        (a_low, a_high), (b_low, b_high) = self._split(a), self._split(b)
-        if a in self._signed and b in self._signed:
-            self._join(result, *self._multiply_words(Op.S_MUL_EXTENDED, a_low, b_low))
+    def _lower_extract(self, opcode: int, operands: tuple[int, ...]) -> None:
+        _, result, composite, *indices = operands
+        if self._is_vector(composite):
+            at = 2 * indices[0]
+            low, high = (
+                self._pairs.operate(opcode, composite, each) for each in (at, at + 1)
+            )
+            self._join(result, (low, high))
             return
-        low, high = self._multiply_words(Op.U_MUL_EXTENDED, a_low, b_low)
-        cross = [
-            None if self._zero in (x, y) else self._op(Op.I_MUL, x, y)
-            for x, y in ((a_low, b_high), (a_high, b_low))
-        ]
-        self._join(result, low, self._add_high(high, *cross))
-
-    def lower_extended_product(self, _opcode: int, operands: tuple[int, ...]) -> None:
-        """The product of two 64-bit integers as two of them."""
-        type_id, result, a, b = operands
-        (a_low, a_high), (b_low, b_high) = self._split(a), self._split(b)
-        low, carried = self._multiply_words(Op.U_MUL_EXTENDED, a_low, b_low)
-        x_low, x_high = self._multiply_words(Op.U_MUL_EXTENDED, a_low, b_high)
-        y_low, y_high = self._multiply_words(Op.U_MUL_EXTENDED, a_high, b_low)
-        top_low, top_high = self._multiply_words(Op.U_MUL_EXTENDED, a_high, b_high)
-        middle, first = self._add_words(carried, x_low)
-        middle, second = self._add_words(middle, y_low)
-        third, fourth = self._add_words(x_high, y_high)
-        # Neither sum overflows twice: the high word of a product is at most 2^32 - 2.
-        third, fifth = self._add_words(third, self._add_high(first, second))
-        third, sixth = self._add_words(third, top_low)
-        top = self._add_high(top_high, fourth, fifth, sixth)
-        halves = [
-            self._emit(Op.COMPOSITE_CONSTRUCT, self._pair, *words)
-            for words in ((low, middle), (third, top))
-        ]
-        self._out.append((Op.COMPOSITE_CONSTRUCT, (type_id, result, *halves)))
-
-    def lower_bits(self, opcode: int, operands: tuple[int, ...]) -> None:
-        words = zip(*(self._split(each) for each in operands[2:]), strict=True)
-        low, high = (self._combine_bits(opcode, *each) for each in words)
-        self._join(operands[1], low, high)
-
-    def _combine_bits(self, opcode: int, *words: int) -> int:
-        if self._zero in words and opcode == Op.BITWISE_AND:
-            return self._zero
-        if self._zero in words and opcode in (Op.BITWISE_OR, Op.BITWISE_XOR):
-            return words[1] if words[0] == self._zero else words[0]
-        return self._op(opcode, *words)
-
-    def lower_shift(self, opcode: int, operands: tuple[int, ...]) -> None:
-        _, result, value, amount = operands
-        if self._is_wide(amount):
-            amount = self._split(amount)[0]
-        elif self._type_of[amount] != self._uint and self._types[self._type_of[amount]][1][0] == 32:
-            amount = self._op(Op.BITCAST, amount)
-        low, high = self._split(value)
-        known = self._find_literal(amount)
-        if known is None:
-            self._join(result, *self._shift_by_variable(opcode, low, high, amount))
+        inner = self._follow(self._type_of[composite], indices[:-1])
+        if inner in self._vectors:
+            at = 2 * indices[-1]
+            low, high = (
+                self._pairs.operate(opcode, composite, *indices[:-1], each)
+                for each in (at, at + 1)
+            )
+            self._join(result, (low, high))
         else:
-            self._join(result, *self._shift_by_constant(opcode, low, high, known))
+            self._pairs.out.append((opcode, self._retype(operands)))
 
-    def _find_literal(self, value: int) -> int | None:
-        """The value of a constant of one word."""
-        for word, id_ in self._constants.items():
-            if id_ == value:
-                return word
-        for opcode, operands in self._editor.declarations:
-            if opcode == Op.CONSTANT and operands[1] == value and len(operands) == 3:
-                return operands[2]
-        for opcode, operands in reversed(self._out):
-            if len(operands) == 3 and operands[1] == value and opcode == Op.BITCAST:
-                return self._find_literal(operands[2])
-            if opcode == Op.LABEL:
-                break
-        return None
+    def _follow(self, type_id: int, indices: Sequence[int]) -> int:
+        """The type of a part of a composite."""
+        for index in indices:
+            opcode, operands = self._types[type_id]
+            type_id = operands[index if opcode == Op.TYPE_STRUCT else 0]
+        return type_id
 
-    def _shift(self, opcode: int, word: int, bits: int) -> int:
-        if bits == 0 or word == self._zero:
-            return word
-        return self._op(opcode, word, self._constant(bits))
+    def _lower_insert(self, opcode: int, operands: tuple[int, ...]) -> None:
+        type_id, result, part, composite, *indices = operands
+        if not self._is_wide(part) or self._follow(type_id, indices[:-1]) not in self._vectors:
+            self._pairs.out.append((opcode, operands))
+            return
+        low, high = self._split(part)
+        at, before = 2 * indices[-1], indices[:-1]
+        made = self._pairs.emit(opcode, type_id, low, composite, *before, at)
+        self._pairs.out.append((opcode, (type_id, result, high, made, *before, at + 1)))
 
-    def _or(self, a: int, b: int) -> int:
-        return self._combine_bits(Op.BITWISE_OR, a, b)
+    def _lower_shuffle(self, opcode: int, operands: tuple[int, ...]) -> None:
+        type_id, result, a, b, *places = operands
+        words = [0xFFFFFFFF if at == 0xFFFFFFFF else 2 * at + n for at in places for n in (0, 1)]
+        self._pairs.out.append((opcode, (type_id, result, a, b, *words)))
 
-    def _shift_by_constant(self, opcode: int, low: int, high: int, bits: int) -> tuple[int, int]:
-        right = Op.SHIFT_RIGHT_LOGICAL
-        if opcode == Op.SHIFT_LEFT_LOGICAL:
-            if bits >= 32:
-                return self._zero, self._shift(opcode, low, bits - 32)
-            if bits == 0:
-                return low, high
-            moved = self._shift(right, low, 32 - bits)
-            return self._shift(opcode, low, bits), self._or(self._shift(opcode, high, bits), moved)
-        if bits == 0:
-            return low, high
-        if bits >= 32:
-            is_signed = opcode == Op.SHIFT_RIGHT_ARITHMETIC
-            above = self._shift(opcode, high, 31) if is_signed else self._zero
-            return self._shift(opcode, high, bits - 32), above
-        moved = self._shift(Op.SHIFT_LEFT_LOGICAL, high, 32 - bits)
-        return self._or(self._shift(right, low, bits), moved), self._shift(opcode, high, bits)
+    # --- arithmetic ---
 
-    def _shift_by_variable(self, opcode: int, low: int, high: int, amount: int) -> tuple[int, int]:
-        """A shift by less than 64 bits. No shift of a word is by 32 bits, which is undefined."""
-        within = self._op(Op.BITWISE_AND, amount, self._constant(31))
-        rest = self._op(Op.BITWISE_XOR, within, self._constant(31))  # 31 - within
-        is_long = self._emit(Op.U_GREATER_THAN, self._bool, amount, self._constant(31))
-        one = self._constant(1)
-        left = opcode == Op.SHIFT_LEFT_LOGICAL
-        near, far = (low, high) if left else (high, low)
-        back = Op.SHIFT_RIGHT_LOGICAL if left else Op.SHIFT_LEFT_LOGICAL
-        forth = opcode if left else Op.SHIFT_RIGHT_LOGICAL
-        moved = self._op(back, self._op(back, near, one), rest)
-        shifted = self._op(opcode, near, within)
-        mixed = self._op(Op.BITWISE_OR, self._op(forth, far, within), moved)
-        empty = self._zero
-        if opcode == Op.SHIFT_RIGHT_ARITHMETIC:
-            empty = self._op(opcode, high, self._constant(31))
-        outer = self._op(Op.SELECT, is_long, empty, shifted)
-        inner = self._op(Op.SELECT, is_long, shifted, mixed)
-        return (outer, inner) if left else (inner, outer)
+    def _lower_arithmetic(self, opcode: int, operands: tuple[int, ...]) -> None:
+        """Lower an operation on integers, or on vectors of them part by part."""
+        type_id, result = operands[:2]
+        values = list_values(opcode, operands)
+        function = operands[3] if opcode == Op.EXTENDED else 0
+        kind = self._types.get(type_id, (0, ()))
+        if not has_typed_result(opcode) or kind[0] == Op.TYPE_STRUCT:
+            raise _refuse(opcode)
+        if kind[0] != Op.TYPE_VECTOR:
+            scalars = [self._split(each) if self._is_wide(each) else each for each in values]
+            types = [self._type_of[each] for each in values]
+            made = self._compute(opcode, function, type_id, scalars, types)
+            if isinstance(made, tuple):
+                self._join(result, made)
+            else:
+                self._rename(type_id, result, made)
+            return
+        if opcode == Op.BITCAST:
+            # From or to four words, which a vector of two 64-bit integers is already.
+            self._rename(type_id, result, self._cast_words(type_id, values[0]))
+            return
+        types = [self._types[self._type_of[each]][1][0] for each in values]
+        if any(self._types[self._type_of[each]][0] != Op.TYPE_VECTOR for each in values):
+            raise _refuse(opcode)
+        parts = zip(*(self._list_parts(each) for each in values), strict=True)
+        computed = [self._compute(opcode, function, kind[1][0], part, types) for part in parts]
+        words = [
+            word for part in computed for word in (part if isinstance(part, tuple) else (part,))
+        ]
+        self._pairs.out.append((Op.COMPOSITE_CONSTRUCT, (type_id, result, *words)))
 
-    def lower_equality(self, opcode: int, operands: tuple[int, ...]) -> None:
-        type_id, result, a, b = operands
-        equal = [self._emit(opcode, self._bool, *each) for each in self._pair_words(a, b)]
-        join = Op.LOGICAL_AND if opcode == Op.I_EQUAL else Op.LOGICAL_OR
-        self._out.append((join, (type_id, result, *equal)))
+    def _cast_words(self, type_id: int, value: int) -> int:
+        if type_id in self._vectors and self._is_vector(value):
+            return value
+        if self._is_wide(value) and type_id == self._pair:
+            return value
+        return self._pairs.emit(Op.BITCAST, type_id, value)
 
-    def _pair_words(self, a: int, b: int) -> list[tuple[int, int]]:
-        return list(zip(self._split(a), self._split(b), strict=True))
+    def _compute(
+        self,
+        opcode: int,
+        function: int,
+        type_id: int,
+        values: Sequence[Operand],
+        types: Sequence[int],
+    ) -> Operand:
+        """Compute one scalar. `types` are those of `values` before they were lowered."""
+        pairs = self._pairs
+        if opcode in (Op.U_CONVERT, Op.S_CONVERT, Op.BITCAST):
+            return self._convert(opcode, type_id, values[0], types[0])
+        if opcode in _SHIFTS:
+            return self._shift(opcode, type_id, values, types)
+        if opcode == Op.SELECT:
+            condition, a, b = values
+            assert isinstance(condition, int) and isinstance(a, tuple) and isinstance(b, tuple)
+            return pairs.select(condition, a, b)
+        whole = [value for value in values if isinstance(value, tuple)]
+        if len(whole) != len(values):
+            raise _refuse(opcode)
+        if opcode in _BITS:
+            return pairs.combine_bits(opcode, *whole)
+        if opcode in _EQUALITIES:
+            return pairs.equal(opcode, *whole)
+        if opcode in COMPARISONS:
+            return pairs.compare(opcode, *whole)
+        if opcode == Op.EXTENDED:
+            return self._choose(function, whole)
+        if opcode not in _ARITHMETIC:
+            raise _refuse(opcode)
+        return _ARITHMETIC[opcode](pairs, *whole)
 
-    def lower_comparison(self, opcode: int, operands: tuple[int, ...]) -> None:
-        type_id, result, a, b = operands
-        if opcode in _NEGATED:
-            below = self._compare(_NEGATED[Op(opcode)], a, b)
-            self._out.append((168, (type_id, result, below)))  # OpLogicalNot
+    def _choose(self, function: int, values: Sequence[Pair]) -> Pair:
+        """A minimum or maximum, or both."""
+        if function in _CLAMPS:
+            most, least = _CLAMPS[function]
+            return self._choose(least, (self._choose(most, values[:2]), values[2]))
+        if function not in _CHOICES:
+            raise _refuse(Op.EXTENDED)
+        holds = self._pairs.compare(_CHOICES[function], *values)
+        return self._pairs.select(holds, *values)
+
+    def _convert(self, opcode: int, type_id: int, value: Operand, source: int) -> Operand:
+        pairs = self._pairs
+        if isinstance(value, tuple):
+            if type_id in self._wide:
+                return value
+            if opcode == Op.BITCAST:  # to a double
+                raise _refuse(opcode)
+            low = value[0]
+            if type_id == pairs.word:
+                return low
+            return pairs.emit(Op.BITCAST if type_id == self._int else Op.U_CONVERT, type_id, low)
+        kind, operands = self._types[source]
+        if kind == Op.TYPE_VECTOR and source == self._pair:
+            return self._split(value)
+        if kind != Op.TYPE_INT:
+            raise _refuse(opcode)
+        signed = opcode == Op.S_CONVERT
+        if operands[0] < 32:
+            value = pairs.operate(Op.S_CONVERT if signed else Op.U_CONVERT, value)
+        elif operands[1]:
+            value = pairs.operate(Op.BITCAST, value)
+        return pairs.widen(value, signed=signed)
+
+    def _shift(
+        self, opcode: int, type_id: int, values: Sequence[Operand], types: Sequence[int]
+    ) -> Operand:
+        value, amount = values
+        if isinstance(amount, tuple):
+            amount = amount[0]
+            types = (types[0], self._pairs.word)
+        if not isinstance(value, tuple):
+            return self._pairs.emit(opcode, type_id, value, amount)
+        if amount in self._literals:
+            return self._pairs.shift_by_constant(opcode, value, self._literals[amount])
+        known = self._editor.find_literal(amount)
+        if known is not None:
+            return self._pairs.shift_by_constant(opcode, value, known)
+        if types[1] != self._pairs.word:
+            bits = self._types[types[1]][1][0]
+            amount = self._pairs.operate(Op.BITCAST if bits == 32 else Op.U_CONVERT, amount)
+        return self._pairs.shift_by_variable(opcode, value, amount)
+
+    def _lower_extended(self, opcode: int, operands: tuple[int, ...]) -> None:
+        """Lower an operation whose result is a struct of two 64-bit integers."""
+        type_id, result, *values = operands
+        if not all(self._is_wide(each) for each in values):
+            raise _refuse(opcode)
+        pairs = self._pairs
+        a, b = (self._split(each) for each in values)
+        if opcode == Op.U_MUL_EXTENDED:
+            halves = pairs.multiply_extended(a, b)
+        elif opcode == Op.I_ADD_CARRY:
+            total = pairs.add(a, b)
+            halves = total, self._to_flag(pairs.compare(Op.U_LESS_THAN, total, b))
         else:
-            self._compare(opcode, a, b, result)
+            borrow = pairs.compare(Op.U_LESS_THAN, a, b)
+            halves = pairs.subtract(a, b), self._to_flag(borrow)
+        joined = [pairs.emit(Op.COMPOSITE_CONSTRUCT, self._pair, *half) for half in halves]
+        pairs.out.append((Op.COMPOSITE_CONSTRUCT, (type_id, result, *joined)))
 
-    def _compare(self, opcode: int, a: int, b: int, result: int | None = None) -> int:
-        """Whether a < b or a > b."""
-        compare, swaps = _COMPARISONS[Op(opcode)]
-        (low, high) = self._pair_words(b, a) if swaps else self._pair_words(a, b)
-        less = self._emit(compare, self._bool, *high)
-        equal = self._emit(Op.I_EQUAL, self._bool, *high)
-        below = self._emit(Op.U_LESS_THAN, self._bool, *low)
-        both = self._emit(Op.LOGICAL_AND, self._bool, equal, below)
-        result = self._editor.make_id() if result is None else result
-        self._out.append((Op.LOGICAL_OR, (self._bool, result, less, both)))
-        return result
-
-    def lower_selection(self, opcode: int, operands: tuple[int, ...]) -> None:
-        _, result, condition, a, b = operands
-        low, high = (self._op(opcode, condition, *each) for each in self._pair_words(a, b))
-        self._join(result, low, high)
+    def _to_flag(self, condition: int) -> Pair:
+        one, zero = self._pairs.make_constant(1), self._pairs.zero
+        return self._pairs.operate(Op.SELECT, condition, one, zero), zero
 
 
-_LOWERINGS: dict[int, Callable[[_Int64Lowering, int, tuple[int, ...]], None]] = {
-    Op.COMPOSITE_EXTRACT: _Int64Lowering.lower_extract,
-    Op.U_CONVERT: _Int64Lowering.lower_widening,
-    Op.S_CONVERT: _Int64Lowering.lower_widening,
-    Op.BITCAST: _Int64Lowering.lower_bitcast,
-    Op.I_ADD: _Int64Lowering.lower_sum,
-    Op.I_SUB: _Int64Lowering.lower_difference,
-    Op.S_NEGATE: _Int64Lowering.lower_negation,
-    Op.I_MUL: _Int64Lowering.lower_product,
-    Op.U_MUL_EXTENDED: _Int64Lowering.lower_extended_product,
-    Op.SELECT: _Int64Lowering.lower_selection,
-    Op.I_EQUAL: _Int64Lowering.lower_equality,
-    Op.I_NOT_EQUAL: _Int64Lowering.lower_equality,
-    **dict.fromkeys((*_COMPARISONS, *_NEGATED), _Int64Lowering.lower_comparison),
-    **dict.fromkeys(
-        (Op.BITWISE_AND, Op.BITWISE_OR, Op.BITWISE_XOR, Op.NOT), _Int64Lowering.lower_bits
-    ),
-    **dict.fromkeys(
-        (Op.SHIFT_LEFT_LOGICAL, Op.SHIFT_RIGHT_LOGICAL, Op.SHIFT_RIGHT_ARITHMETIC),
-        _Int64Lowering.lower_shift,
-    ),
+_NO_FORM = "has no form in 32-bit words"
+_ARITHMETIC = {
+    Op.I_ADD: WordPairs.add,
+    Op.I_SUB: WordPairs.subtract,
+    Op.I_MUL: WordPairs.multiply,
+    Op.S_NEGATE: WordPairs.negate,
 }
+_COMPOSITES = {
+    Op.COMPOSITE_CONSTRUCT: _Int64Lowering._lower_construct,
+    Op.COMPOSITE_EXTRACT: _Int64Lowering._lower_extract,
+    Op.COMPOSITE_INSERT: _Int64Lowering._lower_insert,
+    Op.VECTOR_SHUFFLE: _Int64Lowering._lower_shuffle,
+}
+
+
+def _refuse(opcode: int) -> SpirvError:
+    what = _UNKNOWN.get(opcode, f"instruction {opcode}")
+    return SpirvError(f"{what} of 64-bit integers {_NO_FORM}")

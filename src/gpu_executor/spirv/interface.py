@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from dataclasses import field
 
 from gpu_executor.common.lean_dataclass import dataclass
