@@ -160,6 +160,7 @@ def list_values(opcode: int, operands: tuple[int, ...]) -> list[int]:
         found += operands[_LAST_BIT:]
     return found
 
+
 # The classes of instructions in and around functions, and which of them may follow which.
 _OTHER, _BEGIN, _PARAMETER, _LABEL, _TERMINATOR, _END = range(6)
 _CLASSES = np.full(1 << 16, _OTHER, dtype=np.uint8)

@@ -37,6 +37,7 @@ _CHOICES = {
     _S_MAX: Op.S_GREATER_THAN,
 }
 """Which of two integers a minimum or maximum is: the first if this holds."""
+_S_ABS, _S_SIGN = 5, 7  # GLSL.std.450
 _CLAMPS = {_U_CLAMP: (_U_MAX, _U_MIN), _S_CLAMP: (_S_MAX, _S_MIN)}
 _WRAP_DECORATIONS = (4469, 4470)  # NoSignedWrap, NoUnsignedWrap: hints
 _UNKNOWN = {
@@ -116,9 +117,7 @@ class _Int64Lowering:
         declared = editor.declarations
         # The types of words and pairs, and all constants of words, come first.
         basic = ((Op.TYPE_BOOL, ()), (Op.TYPE_INT, (32, 0)), (Op.TYPE_INT, (32, 1)))
-        editor.declarations = [
-            each for each in declared if (each[0], each[1][1:]) in basic
-        ]
+        editor.declarations = [each for each in declared if (each[0], each[1][1:]) in basic]
         self._pairs = pairs = WordPairs(editor)
         self._int = editor.find_type(Op.TYPE_INT, 32, 1)
         editor.declarations += [each for each in declared if self._is_pair_type(*each)]
@@ -221,6 +220,8 @@ class _Int64Lowering:
                 self._words[operands[1]] = self._words[operands[2]]
         elif opcode in _COMPOSITES:
             _COMPOSITES[opcode](self, opcode, operands)
+        elif opcode == Op.BITCAST:
+            self._lower_bitcast(opcode, operands)
         elif opcode in (Op.U_MUL_EXTENDED, Op.I_ADD_CARRY, Op.I_SUB_BORROW):
             self._lower_extended(opcode, operands)
         else:
@@ -301,17 +302,14 @@ class _Int64Lowering:
         _, result, composite, *indices = operands
         if self._is_vector(composite):
             at = 2 * indices[0]
-            low, high = (
-                self._pairs.operate(opcode, composite, each) for each in (at, at + 1)
-            )
+            low, high = (self._pairs.operate(opcode, composite, each) for each in (at, at + 1))
             self._join(result, (low, high))
             return
         inner = self._follow(self._type_of[composite], indices[:-1])
         if inner in self._vectors:
             at = 2 * indices[-1]
             low, high = (
-                self._pairs.operate(opcode, composite, *indices[:-1], each)
-                for each in (at, at + 1)
+                self._pairs.operate(opcode, composite, *indices[:-1], each) for each in (at, at + 1)
             )
             self._join(result, (low, high))
         else:
@@ -358,10 +356,6 @@ class _Int64Lowering:
             else:
                 self._rename(type_id, result, made)
             return
-        if opcode == Op.BITCAST:
-            # From or to four words, which a vector of two 64-bit integers is already.
-            self._rename(type_id, result, self._cast_words(type_id, values[0]))
-            return
         types = [self._types[self._type_of[each]][1][0] for each in values]
         if any(self._types[self._type_of[each]][0] != Op.TYPE_VECTOR for each in values):
             raise _refuse(opcode)
@@ -372,12 +366,16 @@ class _Int64Lowering:
         ]
         self._pairs.out.append((Op.COMPOSITE_CONSTRUCT, (type_id, result, *words)))
 
-    def _cast_words(self, type_id: int, value: int) -> int:
-        if type_id in self._vectors and self._is_vector(value):
-            return value
-        if self._is_wide(value) and type_id == self._pair:
-            return value
-        return self._pairs.emit(Op.BITCAST, type_id, value)
+    def _lower_bitcast(self, opcode: int, operands: tuple[int, ...]) -> None:
+        """Lower a bitcast from or to what is a vector of words now."""
+        type_id, result, value = self._retype(operands)
+        source = self._type_of[value]
+        if self._is_wide(value):
+            source = self._pair
+            if type_id == source and value in self._words:
+                self._words[result] = self._words[value]
+        same = source == type_id or (self._is_vector(value) and type_id in self._vectors)
+        self._pairs.out.append((Op.COPY_OBJECT if same else opcode, (type_id, result, value)))
 
     def _compute(
         self,
@@ -389,7 +387,7 @@ class _Int64Lowering:
     ) -> Operand:
         """Compute one scalar. `types` are those of `values` before they were lowered."""
         pairs = self._pairs
-        if opcode in (Op.U_CONVERT, Op.S_CONVERT, Op.BITCAST):
+        if opcode in (Op.U_CONVERT, Op.S_CONVERT):
             return self._convert(opcode, type_id, values[0], types[0])
         if opcode in _SHIFTS:
             return self._shift(opcode, type_id, values, types)
@@ -413,7 +411,18 @@ class _Int64Lowering:
         return _ARITHMETIC[opcode](pairs, *whole)
 
     def _choose(self, function: int, values: Sequence[Pair]) -> Pair:
-        """A minimum or maximum, or both."""
+        """A minimum or maximum, or both; an absolute value or a sign."""
+        pairs = self._pairs
+        if function in (_S_ABS, _S_SIGN):
+            (a,), zero = values, (pairs.zero, pairs.zero)
+            negative = pairs.compare(Op.S_LESS_THAN, a, zero)
+            if function == _S_ABS:
+                return pairs.select(negative, pairs.negate(a), a)
+            one, ones = pairs.make_constant(1), pairs.make_constant(0xFFFFFFFF)
+            positive = pairs.compare(Op.S_GREATER_THAN, a, zero)
+            return pairs.select(
+                negative, (ones, ones), pairs.select(positive, (one, zero[1]), zero)
+            )
         if function in _CLAMPS:
             most, least = _CLAMPS[function]
             return self._choose(least, (self._choose(most, values[:2]), values[2]))
@@ -427,21 +436,18 @@ class _Int64Lowering:
         if isinstance(value, tuple):
             if type_id in self._wide:
                 return value
-            if opcode == Op.BITCAST:  # to a double
-                raise _refuse(opcode)
             low = value[0]
             if type_id == pairs.word:
                 return low
-            return pairs.emit(Op.BITCAST if type_id == self._int else Op.U_CONVERT, type_id, low)
-        kind, operands = self._types[source]
-        if kind == Op.TYPE_VECTOR and source == self._pair:
-            return self._split(value)
-        if kind != Op.TYPE_INT:
-            raise _refuse(opcode)
+            if type_id == self._int:
+                return pairs.emit(Op.BITCAST, type_id, low)
+            is_signed = self._types[type_id][1][1]
+            return pairs.emit(Op.S_CONVERT if is_signed else Op.U_CONVERT, type_id, low)
+        bits, is_signed = self._types[source][1]
         signed = opcode == Op.S_CONVERT
-        if operands[0] < 32:
+        if bits < 32:
             value = pairs.operate(Op.S_CONVERT if signed else Op.U_CONVERT, value)
-        elif operands[1]:
+        elif is_signed:
             value = pairs.operate(Op.BITCAST, value)
         return pairs.widen(value, signed=signed)
 
