@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 import gpu_executor as gx
 from gpu_executor.errors import DeviceLacksError
-from gpu_executor.vulkan.pipeline import check_device_runs
+from gpu_executor.vulkan.device_checks import check_device_runs
 from tests.conftest import CHUNK
 from tests.support.random_kernels.calls import has_reference, list_inits, make_kernel
 from tests.support.random_kernels.corpus import (

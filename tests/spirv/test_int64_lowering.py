@@ -15,12 +15,10 @@ import numpy.typing as npt
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.errors import SpirvError
-from gpu_executor.spirv.int64_lowering import INT64, lower_int64
-from gpu_executor.spirv.interface import read_interface
+from gpu_executor.spirv.int64_lowering import lower_int64
+from gpu_executor.spirv.interface import INT64, read_interface
 from gpu_executor.spirv.product_lowering import lower_products
 from gpu_executor.spirv.specialization import specialize
-from gpu_executor.spirv.validation import validate_module
 from tests.support.glsl import compile_glsl
 
 Expected = Callable[[int, int], int]

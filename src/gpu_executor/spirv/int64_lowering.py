@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from gpu_executor.errors import SpirvError
 from gpu_executor.spirv.editor import Instruction, ModuleEditor, Op
 from gpu_executor.spirv.instructions import has_typed_result, list_values
+from gpu_executor.spirv.interface import INT64
 from gpu_executor.spirv.word_pairs import COMPARISONS, Pair, WordPairs
 
-INT64 = 11  # Spec, "Capability"
 Operand = Pair | int
 """A 64-bit integer as two words, or the id of any other scalar."""
 _CHAINS = (Op.ACCESS_CHAIN, Op.IN_BOUNDS_ACCESS_CHAIN)

@@ -50,6 +50,8 @@ CAPABILITY_NAMES: dict[int, str] = {
     6034: "AtomicFloat64AddEXT", 6095: "AtomicFloat16AddEXT",
 }
 # fmt: on
+INT64 = 11
+"""The capability of 64-bit integers."""
 _REFUSED_CAPABILITIES = {
     6: "OpenCL SPIR-V is not Vulkan SPIR-V; compile for Vulkan (glslc, or clspv for OpenCL C)",
     # An untyped variable has no pointee type, so the reader cannot tell what it binds.

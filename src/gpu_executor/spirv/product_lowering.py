@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 from gpu_executor.spirv.editor import Instruction, ModuleEditor, Op
-from gpu_executor.spirv.int64_lowering import INT64
+from gpu_executor.spirv.interface import INT64
 
 ProductForm = Literal["int64", "halves"]
 """How the product of two words is computed: as a 64-bit integer, or from products of 16 bits."""
