@@ -1,0 +1,166 @@
+"""SwiftShader: a driver of Vulkan without 64-bit types, with one queue and subgroups of four.
+
+It compiles slowly and keeps no pipelines, so sizes are small, what needs many pipelines is slow,
+and matrix products are left out: one of their pipelines takes minutes and gigabytes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import gpu_executor as gx
+from gpu_executor import fields
+from gpu_executor.curves import Curve
+from tests.conformance.test_device_arrays import (
+    test_an_initial_value_does_not_overwrite_an_input,
+    test_device_arrays_in_device_arrays_out,
+    test_each_job_follows_the_rule_by_itself,
+    test_inputs_and_outputs_may_be_any_views,
+    test_keep_false_and_a_numpy_out_fetch,
+    test_numpy_arrays_are_copied_before_the_call_returns,
+    test_overlapping_outputs_are_refused,
+)
+from tests.conformance.test_graphs import (
+    test_copies_and_assignments_are_recorded,
+    test_numpy_arrays_keep_the_value_that_they_had_when_recorded,
+    test_operations_are_recorded_and_run_when_the_graph_is_called,
+    test_the_inputs_themselves_may_be_passed_in_any_order,
+)
+from tests.conformance.test_interface import CHECKS
+from tests.conftest import elements
+from tests.support.curves_under_test import NAMED_CURVES, get_curve
+from tests.support.pages import run_blocks
+from tests.support.swiftshader import open_swiftshader, use_swiftshader
+from tests.test_readme import README, find_expected_output, make_print, matches, parse_program
+
+__all__ = [  # run here with the fixture `backend` of this module
+    "test_an_initial_value_does_not_overwrite_an_input",
+    "test_copies_and_assignments_are_recorded",
+    "test_device_arrays_in_device_arrays_out",
+    "test_each_job_follows_the_rule_by_itself",
+    "test_inputs_and_outputs_may_be_any_views",
+    "test_keep_false_and_a_numpy_out_fetch",
+    "test_numpy_arrays_are_copied_before_the_call_returns",
+    "test_numpy_arrays_keep_the_value_that_they_had_when_recorded",
+    "test_operations_are_recorded_and_run_when_the_graph_is_called",
+    "test_overlapping_outputs_are_refused",
+    "test_the_inputs_themselves_may_be_passed_in_any_order",
+]
+Array = npt.NDArray[Any]
+NAMED_FIELDS = (
+    "KOALABEAR", "BN254_FR", "BN254_FQ", "BLS12_381_FR", "BLS12_381_FQ", "BLS12_377_FR",
+    "BLS12_377_FQ", "SECP256K1_FQ", "SECP256K1_FR", "CURVE25519_FQ", "PALLAS_FQ", "VESTA_FQ",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def backend(gpu: gx.PersistentVulkanBackend) -> Iterator[gx.PersistentVulkanBackend]:
+    """SwiftShader, while the other driver is open too."""
+    with open_swiftshader() as opened:
+        assert "shaderInt64" not in opened.device.features
+        yield opened
+
+
+@pytest.mark.parametrize("method", [name for name in CHECKS if name != "close"])
+def test_every_method_of_a_backend(backend: gx.PersistentVulkanBackend, method: str) -> None:
+    CHECKS[method](backend)
+
+
+def check_field(backend: gx.PersistentVulkanBackend, field: gx.Field) -> None:
+    """Compare operations with integers."""
+    p = field.modulus
+    a, b = elements(field.prime, 60, 1), elements(field.prime, 60, 2)
+    x, y = backend.to_device(field.encode(a)), backend.to_device(field.encode(b))
+    both = list(zip(a, b, strict=True))
+    assert (x + y).tolist() == [(i + j) % p for i, j in both]
+    assert (x - y).tolist() == [(i - j) % p for i, j in both]
+    assert (x * y).tolist() == [i * j % p for i, j in both]
+
+
+def check_transform(backend: gx.PersistentVulkanBackend, field: gx.Field, size: int) -> None:
+    """Compare a transform with one on the host, and transform it back."""
+    values = elements(field.prime, size, 3)
+    transformed = field.ntt(backend.to_device(field.encode(values)))
+    assert transformed.tolist() == field.ntt(field.encode(values)).tolist()
+    assert field.intt(transformed).tolist() == values
+
+
+@pytest.mark.parametrize("name", ["BABYBEAR", "MERSENNE31", "GOLDILOCKS", "BLS12_381_FR"])
+def test_a_field_of_every_family(backend: gx.PersistentVulkanBackend, name: str) -> None:
+    lowered = backend.stats().pipelines.lowered
+    check_field(backend, getattr(fields, name))
+    wide = name in ("GOLDILOCKS", "BLS12_381_FR")
+    assert (backend.stats().pipelines.lowered > lowered) == wide
+
+
+def test_a_transform(backend: gx.PersistentVulkanBackend) -> None:
+    check_transform(backend, fields.GOLDILOCKS, 16)
+
+
+def draw_keys(dtype: str, count: int) -> Array:
+    drawn = np.random.default_rng(5).bytes(count * np.dtype(dtype).itemsize)
+    return np.frombuffer(drawn, dtype)
+
+
+def test_sort(backend: gx.PersistentVulkanBackend) -> None:
+    keys = draw_keys("u4", 1000)
+    assert gx.ops.sort(backend.to_device(keys)).numpy().tolist() == sorted(keys.tolist())
+
+
+def check_msm(backend: gx.PersistentVulkanBackend, curve: Curve, count: int) -> None:
+    """The sum of k * (l G) is (the sum of k l) G."""
+    draw = random.Random(7)
+    logarithms = [0, 1, curve.order - 1, *(draw.randrange(curve.order) for _ in range(count - 3))]
+    scalars = [5, curve.order - 1, 0, *(draw.randrange(curve.order) for _ in range(count - 3))]
+    points = backend.to_device(curve.generator * logarithms)
+    total = sum(k * one for k, one in zip(scalars, logarithms, strict=True))
+    assert curve.msm(points, scalars).to_host() == curve.generator * total
+
+
+# --- slow: minutes of compilation ---
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMED_FIELDS)
+def test_other_named_fields(backend: gx.PersistentVulkanBackend, name: str) -> None:
+    check_field(backend, getattr(fields, name))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["BABYBEAR", "GOLDILOCKS", "BLS12_381_FR"])
+def test_large_transforms(backend: gx.PersistentVulkanBackend, name: str) -> None:
+    check_transform(backend, getattr(fields, name), 4096)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["i4", "u8", "i8", "f4", "f8"])
+def test_sort_of_other_dtypes(backend: gx.PersistentVulkanBackend, dtype: str) -> None:
+    keys = draw_keys(dtype, 1000)
+    keys = np.nan_to_num(keys) if keys.dtype.kind == "f" else keys
+    there = backend.to_device(keys)
+    np.testing.assert_array_equal(gx.ops.sort(there).numpy(), np.sort(keys))
+    np.testing.assert_array_equal(gx.ops.argsort(there).numpy(), np.argsort(keys, kind="stable"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMED_CURVES)
+def test_msm_of_every_named_curve(backend: gx.PersistentVulkanBackend, name: str) -> None:
+    check_msm(backend, get_curve(name), 20)
+
+
+@pytest.mark.slow
+def test_the_program_of_the_readme() -> None:
+    text = README.read_text()
+    blocks = parse_program(text)
+    expected, printed = find_expected_output(text, blocks), dict[int, str]()
+    with use_swiftshader():
+        assert "SwiftShader" in gx.devices()[0].name
+        run_blocks(README, blocks, {"print": make_print(printed)})
+    assert printed.keys() == expected.keys()
+    assert all(matches(value, printed[line]) for line, value in expected.items())
