@@ -175,10 +175,11 @@ def _remove_unused_variables(editor: ModuleEditor, removed: set[int]) -> None:
     for opcode, operands in editor.preamble:
         if opcode in _NAMES and operands[0] in unused | removed:
             continue
+        kept = operands
         if opcode == Op.ENTRY_POINT:
             end = 2 + _count_name_words(operands[2:])
-            operands = (*operands[:end], *(each for each in operands[end:] if each not in unused))
-        preamble.append((opcode, operands))
+            kept = (*operands[:end], *(each for each in operands[end:] if each not in unused))
+        preamble.append((opcode, kept))
     editor.preamble = preamble
 
 

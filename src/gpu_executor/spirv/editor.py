@@ -116,7 +116,7 @@ class ModuleEditor:
     """A module in three lists of instructions. Write new ones into them, then `encode` it."""
 
     def __init__(self, code: bytes) -> None:
-        words = struct.unpack(f"<{len(code) // 4}I", code)
+        words: tuple[int, ...] = struct.unpack(f"<{len(code) // 4}I", code)
         self._header = list(words[:HEADER_WORDS])
         self.preamble: list[Instruction] = []
         """Capabilities, entry points, names, decorations."""

@@ -8,7 +8,7 @@ A module must be specialized first: amounts of shifts are constants then.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from gpu_executor.errors import SpirvError
 from gpu_executor.spirv.editor import Instruction, ModuleEditor, Op
@@ -132,9 +132,8 @@ class _Int64Lowering:
                 low, high = (pairs.make_constant(word) for word in operands[2:])
                 self._words[operands[1]] = low, high
         for opcode, operands in declared:
-            if (opcode, operands) not in first and operands[0] not in self._wide:
-                editor.declarations.append(self._lower_declaration(opcode, operands))
-            elif opcode != Op.TYPE_INT and operands[0] in self._wide:
+            is_wide_type = opcode == Op.TYPE_INT and operands[0] in self._wide
+            if (opcode, operands) not in first and not is_wide_type:
                 editor.declarations.append(self._lower_declaration(opcode, operands))
         editor.replace_types(dict.fromkeys(self._wide, self._pair))
 
@@ -143,8 +142,7 @@ class _Int64Lowering:
 
     def _lower_declaration(self, opcode: int, operands: tuple[int, ...]) -> Instruction:
         if opcode == Op.CONSTANT and operands[0] in self._wide:
-            words = self._words[operands[1]]
-            return Op.CONSTANT_COMPOSITE, (self._pair, operands[1], *words)
+            return Op.CONSTANT_COMPOSITE, (self._pair, operands[1], *self._words[operands[1]])
         if opcode == Op.CONSTANT_COMPOSITE and operands[0] in self._vectors:
             words = tuple(word for part in operands[2:] for word in self._split_constant(part))
             return opcode, (*operands[:2], *words)
@@ -398,6 +396,11 @@ class _Int64Lowering:
         whole = [value for value in values if isinstance(value, tuple)]
         if len(whole) != len(values):
             raise _refuse(opcode)
+        return self._compute_pairs(opcode, function, whole)
+
+    def _compute_pairs(self, opcode: int, function: int, whole: Sequence[Pair]) -> Operand:
+        """Compute with 64-bit integers alone."""
+        pairs = self._pairs
         if opcode in _BITS:
             return pairs.combine_bits(opcode, *whole)
         if opcode in _EQUALITIES:
@@ -494,13 +497,13 @@ class _Int64Lowering:
 
 
 _NO_FORM = "has no form in 32-bit words"
-_ARITHMETIC = {
+_ARITHMETIC: dict[int, Callable[..., Pair]] = {
     Op.I_ADD: WordPairs.add,
     Op.I_SUB: WordPairs.subtract,
     Op.I_MUL: WordPairs.multiply,
     Op.S_NEGATE: WordPairs.negate,
 }
-_COMPOSITES = {
+_COMPOSITES: dict[int, Callable[[_Int64Lowering, int, tuple[int, ...]], None]] = {
     Op.COMPOSITE_CONSTRUCT: _Int64Lowering._lower_construct,
     Op.COMPOSITE_EXTRACT: _Int64Lowering._lower_extract,
     Op.COMPOSITE_INSERT: _Int64Lowering._lower_insert,

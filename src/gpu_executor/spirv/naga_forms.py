@@ -61,12 +61,17 @@ class _Rewriter:
 
     def _expand(self, opcode: int, operands: tuple[int, ...]) -> list[Instruction] | None:
         self._out = []
+        if opcode in _SUBGROUP:
+            return self._expand_subgroup(opcode, operands)
         if opcode in _SAME_TYPE:
             return self._match_types(opcode, operands, operands[0])
         if opcode in _COMPARISONS:
             return self._match_types(opcode, operands, self._find_compared_type(opcode, operands))
         if opcode == Op.EXTENDED and operands[3] in _FIND_FIRST:
             return self._find_bit(operands)
+        return None
+
+    def _expand_subgroup(self, opcode: int, operands: tuple[int, ...]) -> list[Instruction]:
         if opcode == _BALLOT_BIT_COUNT:
             return self._count_bits(operands)
         if opcode == _BALLOT_FIND_LSB:
@@ -74,12 +79,10 @@ class _Rewriter:
             return self._out
         if opcode == _ELECT:
             return self._elect(operands)
-        if opcode in _SUBGROUP:
-            # The scope and an operation on a group come before the operands.
-            values = [self._copy(each) for each in operands[2:]]
-            self._out.append((opcode, (*operands[:2], *values)))
-            return self._out
-        return None
+        # The scope and an operation on a group come before the operands.
+        values = [self._copy(each) for each in operands[2:]]
+        self._out.append((opcode, (*operands[:2], *values)))
+        return self._out
 
     def _copy(self, operand: int) -> int:
         """A copy of a value in this block; constants and literals are left."""

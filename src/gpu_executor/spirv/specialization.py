@@ -89,26 +89,23 @@ class _Specialization:
 
     def _find_value(self, opcode: int, operands: tuple[int, ...]) -> Value | None:
         """The value that a declaration has; None if it is no constant or a null constant."""
+        if opcode in (Op.SPEC_CONSTANT_TRUE, Op.SPEC_CONSTANT_FALSE, Op.SPEC_CONSTANT):
+            chosen = self._constants.get(self._spec_ids.get(operands[1], -1))
+            if chosen is not None:
+                return chosen
+        value: Value | None = None
         if opcode == Op.SPEC_CONSTANT_OP:
-            return self._compute(operands)
-        if opcode in (Op.CONSTANT_COMPOSITE, Op.SPEC_CONSTANT_COMPOSITE):
+            value = self._compute(operands)
+        elif opcode in (Op.CONSTANT_COMPOSITE, Op.SPEC_CONSTANT_COMPOSITE):
             if all(part in self._values for part in operands[2:]):
-                return tuple(self._values[part] for part in operands[2:])
-            return None
-        if opcode == Op.CONSTANT_NULL:
-            return self._make_null(operands[0])
-        if opcode in (Op.CONSTANT_TRUE, Op.CONSTANT_FALSE):
-            return int(opcode == Op.CONSTANT_TRUE)
-        if opcode == Op.CONSTANT:
-            return self._decode(operands[0], operands[2:])
-        if opcode not in (Op.SPEC_CONSTANT_TRUE, Op.SPEC_CONSTANT_FALSE, Op.SPEC_CONSTANT):
-            return None
-        chosen = self._constants.get(self._spec_ids.get(operands[1], -1))
-        if chosen is not None:
-            return chosen
-        if opcode == Op.SPEC_CONSTANT:
-            return self._decode(operands[0], operands[2:])
-        return int(opcode == Op.SPEC_CONSTANT_TRUE)
+                value = tuple(self._values[part] for part in operands[2:])
+        elif opcode == Op.CONSTANT_NULL:
+            value = self._make_null(operands[0])
+        elif opcode in (Op.CONSTANT, Op.SPEC_CONSTANT):
+            value = self._decode(operands[0], operands[2:])
+        elif Op.CONSTANT_TRUE <= opcode <= Op.SPEC_CONSTANT_FALSE:
+            value = int(opcode in (Op.CONSTANT_TRUE, Op.SPEC_CONSTANT_TRUE))
+        return value
 
     def _make_null(self, type_id: int) -> Value | None:
         """The zero of a scalar or vector type; None for other types."""
@@ -200,7 +197,7 @@ class _Specialization:
     # --- the work-group ---
 
     def _set_local_size(self) -> None:
-        """State the size of a work-group as three numbers, and drop the decorations of constants."""
+        """State the size of a work-group as three numbers; drop the decorations of constants."""
         editor = self._editor
         built_in: Value | None = None
         for opcode, operands in editor.preamble:
@@ -220,8 +217,9 @@ class _Specialization:
             if size is not None:
                 extents = _join([size if built_in is None else built_in])
                 words = [int(each) for each in extents if not isinstance(each, tuple)]
-                opcode, operands = Op.EXECUTION_MODE, (operands[0], _LOCAL_SIZE, *words)
-            preamble.append((opcode, operands))
+                preamble.append((Op.EXECUTION_MODE, (operands[0], _LOCAL_SIZE, *words)))
+            else:
+                preamble.append((opcode, operands))
         editor.preamble = preamble
 
 
