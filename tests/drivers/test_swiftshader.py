@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,9 @@ import numpy.typing as npt
 import pytest
 
 import gpu_executor as gx
-from gpu_executor import fields
+from gpu_executor import fields, kzg
 from gpu_executor.curves import Curve
+from gpu_executor.kzg import pairing
 from tests.conformance.test_device_arrays import (
     test_an_initial_value_does_not_overwrite_an_input,
     test_device_arrays_in_device_arrays_out,
@@ -34,7 +36,21 @@ from tests.conformance.test_graphs import (
 )
 from tests.conformance.test_interface import CHECKS
 from tests.conftest import elements
-from tests.support.curves_under_test import NAMED_CURVES, get_curve
+from tests.support.curves_under_test import (
+    FILLS_WORDS,
+    NAMED_CURVES,
+    SMALL,
+    SMALL_QUADRATIC,
+    get_curve,
+)
+from tests.support.kzg_setups import (
+    POINTS_ALONE,
+    draw_blob,
+    draw_small_weights,
+    evaluate_at_secret,
+    multiply_generator,
+    write_known_setup,
+)
 from tests.support.pages import run_blocks
 from tests.support.swiftshader import open_swiftshader, use_swiftshader
 from tests.test_readme import README, find_expected_output, make_print, matches, parse_program
@@ -123,6 +139,12 @@ def check_msm(backend: gx.PersistentVulkanBackend, curve: Curve, count: int) -> 
     assert curve.msm(points, scalars).to_host() == curve.generator * total
 
 
+@pytest.mark.parametrize("curve", [SMALL[3], FILLS_WORDS, SMALL_QUADRATIC], ids=str)
+def test_msm(backend: gx.PersistentVulkanBackend, curve: Curve) -> None:
+    """Of one limb, of several, and over an extension field."""
+    check_msm(backend, curve, 8)
+
+
 # --- slow: minutes of compilation ---
 
 
@@ -152,6 +174,19 @@ def test_sort_of_other_dtypes(backend: gx.PersistentVulkanBackend, dtype: str) -
 @pytest.mark.parametrize("name", NAMED_CURVES)
 def test_msm_of_every_named_curve(backend: gx.PersistentVulkanBackend, name: str) -> None:
     check_msm(backend, get_curve(name), 20)
+
+
+@pytest.mark.slow
+def test_a_commitment(backend: gx.PersistentVulkanBackend, tmp_path: Path) -> None:
+    path = tmp_path / "known_setup.txt"
+    path.write_text(write_known_setup())
+    blob = draw_blob(2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pairing, "draw_weights", draw_small_weights)
+        setup = kzg.load_trusted_setup(str(path), 0, device=backend, memory=POINTS_ALONE)
+    with setup:
+        found = kzg.blob_to_kzg_commitment(blob, setup)
+    assert found == multiply_generator(evaluate_at_secret(blob))
 
 
 @pytest.mark.slow
