@@ -167,6 +167,26 @@ ARITHMETIC: list[tuple[str, Expected]] = [
     ("sub_borrow(a, b).low", lambda a, b: a - b),
     ("sub_borrow(a, b).high", lambda a, b: int(a < b)),
 ]  # fmt: skip
+DIVISIONS: list[tuple[str, Expected]] = [
+    ("a / max(b, 1ul)", lambda a, b: a // max(b, 1)),
+    ("a % max(b, 1ul)", lambda a, b: a % max(b, 1)),
+    ("a / 10ul", lambda a, b: a // 10),
+    ("uint64_t(u) % 1000003ul", lambda a, b: (a & WORD) % 1000003),
+    ("s / (t == 0l ? 7l : t)", lambda a, b: divide(signed(a), signed(b) or 7)),
+    ("(u64vec2(a, b) / u64vec2(max(b, 1ul), 3ul)).y", lambda a, b: b // 3),
+]
+SIGNED_REMAINDER: tuple[str, Expected] = (
+    "s % (t == 0l ? 7l : t)",
+    lambda a, b: signed(a) % (signed(b) or 7),
+)
+"""OpSMod, whose sign is the divisor's. Lavapipe of Mesa 22.3 computes OpSRem with 64 bits."""
+
+
+def divide(a: int, b: int) -> int:
+    """The quotient, rounded toward zero."""
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
 COMPARISONS: list[tuple[str, Expected]] = [
     ("a < b", lambda a, b: a < b),
     ("a <= b", lambda a, b: a <= b),
@@ -232,6 +252,12 @@ SHIFTS = [
 def test_arithmetic(gpu: gx.PersistentVulkanBackend, form: str, options: tuple[str, ...]) -> None:
     cases = ARITHMETIC + COMPARISONS + SHIFTS
     check(gpu, form, cases, options=options)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_divisions(gpu: gx.PersistentVulkanBackend, form: str) -> None:
+    lowered = form in ("pairs of words", "16-bit halves")
+    check(gpu, form, [*DIVISIONS, *[SIGNED_REMAINDER] * lowered])
 
 
 @pytest.mark.parametrize("form", FORMS)

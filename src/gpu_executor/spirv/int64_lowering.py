@@ -1,7 +1,8 @@
 """Lowering of 64-bit integers: a module that computes with pairs of 32-bit words instead.
 
 A 64-bit integer becomes a vector of two words, the low one first, and a vector of two such integers
-one of four words: their layouts in memory are the same. `word_pairs.py` has the arithmetic.
+one of four words: their layouts in memory are the same. `word_pairs.py` and `word_division.py` have
+the arithmetic.
 
 A module must be specialized first: amounts of shifts are constants then.
 """
@@ -14,6 +15,7 @@ from gpu_executor.errors import SpirvError
 from gpu_executor.spirv.editor import Instruction, ModuleEditor, Op
 from gpu_executor.spirv.instructions import has_typed_result, list_values
 from gpu_executor.spirv.interface import INT64
+from gpu_executor.spirv.word_division import DIVISIONS, WordDivision
 from gpu_executor.spirv.word_pairs import COMPARISONS, Pair, WordPairs
 
 Operand = Pair | int
@@ -41,8 +43,6 @@ _S_ABS, _S_SIGN = 5, 7  # GLSL.std.450
 _CLAMPS = {_U_CLAMP: (_U_MAX, _U_MIN), _S_CLAMP: (_S_MAX, _S_MIN)}
 _WRAP_DECORATIONS = (4469, 4470)  # NoSignedWrap, NoUnsignedWrap: hints
 _UNKNOWN = {
-    **dict.fromkeys((134, 135), "division"),
-    **dict.fromkeys((137, 138, 139), "remainder"),
     **dict.fromkeys((109, 110, 111, 112), "conversion from or to floats"),
     **dict.fromkeys((117, 120), "conversion of addresses"),
     **dict.fromkeys(range(227, 243), "atomic operation"),
@@ -56,7 +56,7 @@ _UNKNOWN = {
 
 def lower_int64(code: bytes) -> bytes:
     """Return the module without 64-bit integers. It must be specialized. What has no form in words,
-    such as a division, raises `SpirvError`."""
+    such as an atomic operation, raises `SpirvError`."""
     editor = ModuleEditor(code)
     if (Op.CAPABILITY, (INT64,)) not in editor.preamble:
         return code
@@ -98,6 +98,7 @@ class _Int64Lowering:
         editor.functions = self._pairs.out
         for opcode, operands in functions:
             self._lower(opcode, operands)
+        self._division.define()
         editor.merge_types()
         return editor.encode()
 
@@ -122,6 +123,7 @@ class _Int64Lowering:
         self._int = editor.find_type(Op.TYPE_INT, 32, 1)
         editor.declarations += [each for each in declared if self._is_pair_type(*each)]
         self._pair = editor.find_type(Op.TYPE_VECTOR, pairs.word, 2)
+        self._division = WordDivision(editor, pairs, self._pair)
         first = set(editor.declarations)
         for opcode, operands in declared:
             if opcode != Op.CONSTANT:
@@ -401,6 +403,8 @@ class _Int64Lowering:
     def _compute_pairs(self, opcode: int, function: int, whole: Sequence[Pair]) -> Operand:
         """Compute with 64-bit integers alone."""
         pairs = self._pairs
+        if opcode in DIVISIONS:
+            return self._division.divide(opcode, *whole)
         if opcode in _BITS:
             return pairs.combine_bits(opcode, *whole)
         if opcode in _EQUALITIES:
