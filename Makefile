@@ -38,9 +38,8 @@ test: .venv/develops
 pytest: .venv/develops
 	$(PYTEST) -m 'not slow'
 
-# With LLVM's optimizations, which tests/conftest.py leaves out elsewhere.
 test-slow: .venv/develops
-	GALLIVM_PERF= $(PYTEST) -m slow
+	$(PYTEST) -m slow
 
 test-quick: .venv/develops
 	$(PYTEST) -m 'not slow' $(QUICK)

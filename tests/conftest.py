@@ -55,23 +55,47 @@ on_both_paths = pytest.mark.parametrize(
 )
 
 
-SHARED_PIPELINES = {
-    "tests/curves/test_point_encoding.py": "roots",
-    "tests/curves/test_device_point_encoding.py": "roots",
-    "tests/curves/test_device_small_curves.py": "small curves",
-    "tests/msm/test_run.py": "small curves",
-    "tests/msm/test_device.py": "BLS12-381",
-    "tests/curves/test_device_points.py": "BLS12-381",
-    "tests/msm/test_glv.py": "BLS12-381",
-    "tests/msm/test_tables.py": "small curves",
-    "tests/curves/test_wide_points.py": "small curves",
-    "tests/msm/test_plan.py": "BLS12-381",
-    "tests/bench/test_msm.py": "BLS12-381",
-}
-"""The files whose tests run the same pipelines. Lavapipe compiles each for seconds in every
-process."""
 MAINNET = "tests/kzg/test_mainnet.py"
-LONG = (MAINNET, "tests/kzg", "tests/cluster", "BLS12-381", "roots", "small curves")
+SHARED_PIPELINES = {
+    "BLS12-381": (
+        "tests/kzg",
+        "tests/curves/test_point_encoding.py",
+        "tests/curves/test_device_point_encoding.py",
+        "tests/curves/test_device_points.py",
+        "tests/msm/test_device.py",
+        "tests/msm/test_glv.py",
+        "tests/msm/test_plan.py",
+        "tests/bench/test_msm.py",
+        "tests/fields/test_extension_conformance.py",
+        "tests/fields/test_extension_arrays.py",
+        "tests/fields/test_square_roots.py",
+    ),
+    "transforms": (
+        "tests/fields/test_transforms.py",
+        "tests/fields/test_transform_conformance.py",
+        "tests/fields/test_transforms_of_host_arrays.py",
+        "tests/fields/test_polynomials.py",
+    ),
+    "elements": (
+        "tests/fields/test_field_conformance.py",
+        "tests/fields/test_encoding.py",
+        "tests/fields/test_oracles.py",
+        "tests/fields/test_operands.py",
+        "tests/fields/test_array_operators.py",
+        "tests/fields/test_fields.py",
+        "tests/fields/test_scans.py",
+    ),
+    "small curves": (
+        "tests/curves/test_device_small_curves.py",
+        "tests/curves/test_wide_points.py",
+        "tests/msm/test_run.py",
+        "tests/msm/test_tables.py",
+    ),
+}
+"""The files and folders whose tests run the same pipelines. Lavapipe translates each for up to
+seconds in every process."""
+GROUPS = {name: group for group, names in SHARED_PIPELINES.items() for name in names}
+LONG = (MAINNET, "BLS12-381", "tests/cluster", "transforms", "elements", "small curves")
 """The groups that take the longest, which run first. Files of seconds follow, so that no worker
 waits at the end for one that began such a group late."""
 
@@ -83,8 +107,8 @@ def find_group(nodeid: str) -> str:
     file = nodeid.partition("::")[0]
     folder = file.rpartition("/")[0]
     if folder in ("tests/cluster", "tests/kzg") and file != MAINNET:
-        return folder
-    return SHARED_PIPELINES.get(file, file)
+        return GROUPS.get(folder, folder)
+    return GROUPS.get(file, file)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -161,10 +185,6 @@ def validation_messages(
         patch.setenv("GPU_CACHE_DIR", str(folder / "cache"))
         # Tests depend on plans, and a calibration differs from run to run.
         patch.setenv("GPU_CALIBRATE", "0")
-        # Most pipelines run a few work-groups. Without LLVM's optimizations tests of points and
-        # elements take 63% of the time, transforms 82%; KZG on mainnet's setup takes 140%, so
-        # `make test-slow` has them.
-        patch.setenv("GALLIVM_PERF", os.environ.get("GALLIVM_PERF", "nopt"))
         # Without bytecode files, each interpreter and actor would compile the package again.
         patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         for name in UNSET:
@@ -201,6 +221,13 @@ def chunking_gpu(validation_messages: ValidationMessages) -> Iterator[gx.Persist
     settings = dataclasses.replace(gx.Settings.from_environment(), stream_chunk_elems=CHUNK)
     with gx.PersistentVulkanBackend(settings=settings) as backend:
         yield backend
+
+
+@pytest.fixture(scope="session")
+def vulkan_executor(gpu: gx.PersistentVulkanBackend) -> Iterator[gx.GpuExecutor]:
+    """An executor on the best device, shared by tests that lose no device and count nothing."""
+    with gx.GpuExecutor("vulkan") as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -9,6 +9,14 @@ from gpu_executor.common.lean_dataclass import dataclass
 
 Kind = Literal["discrete", "integrated", "virtual", "cpu", "other"]
 
+PORTABILITY_SUBSET = "VK_KHR_portability_subset"
+"""The extension of devices whose driver implements a subset of Vulkan, such as MoltenVK. A device
+that has it must be opened with it. Of what the subset may lack, kernels need nothing: events,
+images, samplers and what draws are not used, and the alignment that it adds is that of vertices."""
+MAX_PORTABLE_LANES = 32
+"""The lanes of a subgroup that shuffles may cross on such a device: Metal's shuffles are wrong in
+the subgroups of 64 of some AMD GPUs, which MoltenVK reported before 1.4.2."""
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryHeap:
@@ -56,6 +64,10 @@ class Limits:
     buffer_offset_alignment: int
     non_coherent_atom: int
     subgroup_size: int
+    """Invocations of a subgroup, as shaders read them; a pipeline may run in smaller ones."""
+    min_subgroup_size: int
+    """Invocations of the smallest subgroup that a pipeline may run in; the same as `subgroup_size`
+    where the device does not report it."""
     timestamp_period_ns: float
     host_import_alignment: int
     """The alignment of imported memory; 0 where the device cannot import any."""
@@ -93,6 +105,26 @@ class DeviceInfo:
         )
 
     @property
+    def is_portability_subset(self) -> bool:
+        """Whether the driver implements a subset of Vulkan, on Metal for example."""
+        return PORTABILITY_SUBSET in self.extensions
+
+    @property
+    def has_unreliable_subgroups(self) -> bool:
+        """Whether subgroups are too large for Metal's shuffles. Then the device has no feature of
+        subgroups: votes, ballots and sums are not relied on either."""
+        return self.is_portability_subset and self.limits.subgroup_size > MAX_PORTABLE_LANES
+
+    @property
+    def shuffle_lanes(self) -> int:
+        """How many adjacent invocations are in one subgroup, whatever the pipeline: the largest
+        groups in which kernels exchange values by shuffles."""
+        limits = self.limits
+        # All of Apple's GPUs have 32, of which MoltenVK is sure of 4 only.
+        lanes = limits.subgroup_size if self.vendor == "Apple" else limits.min_subgroup_size
+        return min(lanes, MAX_PORTABLE_LANES) if self.is_portability_subset else lanes
+
+    @property
     def device_memory(self) -> int:
         """Bytes in device-local heaps."""
         return sum(heap.bytes for heap in self.heaps if heap.device_local)
@@ -106,6 +138,11 @@ class DeviceInfo:
     def at(self, index: int) -> DeviceInfo:
         """The same description with another index."""
         return dataclasses.replace(self, index=index)
+
+    def without_subgroups(self) -> DeviceInfo:
+        """The same description without the features of subgroups."""
+        others = (name for name in self.features if not name.startswith("subgroup "))
+        return dataclasses.replace(self, features=frozenset(others))
 
     def as_dict(self) -> dict[str, Any]:
         """The description in values that JSON can represent."""

@@ -324,7 +324,7 @@ def test_figures_that_cannot_be_written_are_printed(
 ) -> None:
     """The disk is full when the run ends."""
 
-    def refuse(*_arguments: object) -> int:
+    def refuse(*_arguments: object, **_options: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Path, "write_text", refuse)

@@ -85,10 +85,10 @@ def test_nothing_is_not_checked_or_measured(arguments: str) -> None:
 
 
 def test_a_count_is_limited_by_the_memory_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(options, "read_memory_bytes", lambda: 1_000_000)
+    monkeypatch.setattr(options, "read_main_memory", lambda: 1_000_000)
     refused = run("smoke", "--size", "2000")
     assert "2,000 would take 0.0 GiB of memory; this machine has 0.0 GiB" in refused.output
-    monkeypatch.setattr(options, "read_memory_bytes", lambda: None)  # the system does not say
+    monkeypatch.setattr(options, "read_main_memory", lambda: None)  # the system does not say
     assert options.CountInMemory(1 << 60).convert("2000", None, None) == 2000
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gpu_executor.common import files
 from gpu_executor.common.files import check_writable, parse_json, read_own_file, write_atomically
 
 NOBODY = 65534
@@ -121,6 +122,36 @@ def test_writing_in_a_folder_that_was_deleted_is_an_error(
     tmp_path.rmdir()
     with pytest.raises(OSError, match="No such file"):
         write_atomically(Path("file"), b"content")
+
+
+# --- as on Windows ---
+
+
+def test_a_file_that_another_process_has_open_keeps_its_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Path, target: Path) -> None:
+        raise PermissionError(13, "The process cannot access the file", str(target))
+
+    path = tmp_path / "file"
+    write_atomically(path, b"old")
+    monkeypatch.setattr(Path, "replace", refuse)
+    with pytest.raises(PermissionError):
+        write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_links_are_refused_where_no_flag_of_opening_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "O_NOFOLLOW")
+    monkeypatch.delattr(os, "geteuid")
+    monkeypatch.setattr(files, "OPEN_FLAGS", os.O_RDONLY)
+    make_symlink(tmp_path / "file")
+    with pytest.raises(OSError, match=r"it is a symbolic link.*file"):
+        read_own_file(tmp_path / "file", 1000)
+    assert read_own_file(tmp_path / "target", 1000) == b"content"
 
 
 # --- files for results ---

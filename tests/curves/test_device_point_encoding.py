@@ -398,13 +398,12 @@ def test_the_cpu_backend_reads_and_writes_bytes() -> None:
             G1.from_bytes([data[0].tobytes(), data[1].tobytes(), bytes(48)], device=cpu)
 
 
-def test_an_executor_reads_bytes() -> None:
+def test_an_executor_reads_bytes(vulkan_executor: gx.GpuExecutor) -> None:
     curve = give_format(SMALL[0], ZcashEncoding)
     data = (curve.generator * [1, 2, 3]).to_bytes()
-    with gx.GpuExecutor() as executor:
-        found = curve.from_bytes(data, device=executor)
-        assert found.on_device
-        assert np.array_equal(found.to_bytes(), data)
+    found = curve.from_bytes(data, device=vulkan_executor)
+    assert found.on_device
+    assert np.array_equal(found.to_bytes(), data)
 
 
 def test_bytes_of_points_larger_than_a_binding(

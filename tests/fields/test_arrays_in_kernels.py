@@ -48,8 +48,20 @@ PRODUCTS = [a * b % FR.modulus for a, b in zip(A, B, strict=True)]
 
 
 @pytest.fixture
-def executor() -> Iterator[gx.GpuExecutor]:
-    with gx.GpuExecutor("vulkan") as opened:
+def executor(vulkan_executor: gx.GpuExecutor) -> gx.GpuExecutor:
+    return vulkan_executor
+
+
+@pytest.fixture(scope="module")
+def checking_executor(gpu: Gpu) -> Iterator[gx.GpuExecutor]:
+    """An executor that checks every result."""
+    with gx.GpuExecutor("vulkan", check=1.0) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def webgpu() -> Iterator[gx.GpuExecutor]:
+    with gx.GpuExecutor("webgpu") as opened:
         yield opened
 
 
@@ -272,26 +284,27 @@ def compute_by(way: str, executor: gx.GpuExecutor, x: Any, y: Any) -> list[Any]:
 WAYS = ("run", "run_batch", "stream", "submit", "map", "run_async")
 
 
-@pytest.mark.parametrize("check", [0.0, 1.0])
+@pytest.mark.parametrize("opened", ["executor", "checking_executor"])
 @pytest.mark.parametrize("way", WAYS)
-def test_every_method_of_an_executor_returns_arrays(gpu: Gpu, way: str, check: float) -> None:
+def test_every_method_of_an_executor_returns_arrays(
+    request: pytest.FixtureRequest, way: str, opened: str
+) -> None:
     x, y = FR.encode(A), FR.encode(B)
-    with gx.GpuExecutor("vulkan", check=check) as executor:
-        for on_device in (False, True):
-            if on_device:
-                x, y = executor.to_device(x), executor.to_device(y)
-            found = compute_by(way, executor, x, y)
-            assert len(found) == 3
-            for each in found:
-                check_array(each, PRODUCTS, on_device=on_device)
+    chosen: gx.GpuExecutor = request.getfixturevalue(opened)
+    for on_device in (False, True):
+        if on_device:
+            x, y = chosen.to_device(x), chosen.to_device(y)
+        found = compute_by(way, chosen, x, y)
+        assert len(found) == 3
+        for each in found:
+            check_array(each, PRODUCTS, on_device=on_device)
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_executors_on_webgpu_return_arrays(way: str) -> None:
+def test_executors_on_webgpu_return_arrays(way: str, webgpu: gx.GpuExecutor) -> None:
     x, y = FR.encode(A), FR.encode(B)
-    with gx.GpuExecutor("webgpu") as executor:
-        for each in compute_by(way, executor, x, y):
-            check_array(each, PRODUCTS)
+    for each in compute_by(way, webgpu, x, y):
+        check_array(each, PRODUCTS)
 
 
 def test_calls_on_arrays_and_on_words_may_share_a_batch(executor: gx.GpuExecutor) -> None:
@@ -305,7 +318,7 @@ def test_calls_on_arrays_and_on_words_may_share_a_batch(executor: gx.GpuExecutor
 
 
 @pytest.mark.parametrize("backend", ["vulkan", "cpu"])
-def test_arrays_that_a_future_fetches_are_arrays_of_the_field(backend: Any) -> None:
+def test_arrays_that_a_future_fetches_are_arrays_of_the_field(gpu: Gpu, backend: Any) -> None:
     with gx.GpuExecutor(backend) as executor:
         x, y = (executor.to_device(FR.encode(each)) for each in (A, B))
         out, words = FR.zeros(20), np.empty((20, 4), np.uint64)
@@ -336,16 +349,17 @@ def test_a_call_that_devices_share_returns_an_array(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_retried_call_returns_an_array(executor: gx.GpuExecutor, way: str) -> None:
+def test_a_retried_call_returns_an_array(gpu: Gpu, way: str) -> None:
     def lose_once(elements: int) -> None:
         if not lost:
             lost.append(elements)
             lose(elements)
 
     lost: list[int] = []
-    call_before(executor, 0, lose_once)
-    for each in compute_by(way, executor, FR.encode(A), FR.encode(B)):
-        check_array(each, PRODUCTS)
+    with gx.GpuExecutor("vulkan") as executor:
+        call_before(executor, 0, lose_once)
+        for each in compute_by(way, executor, FR.encode(A), FR.encode(B)):
+            check_array(each, PRODUCTS)
     assert lost
 
 

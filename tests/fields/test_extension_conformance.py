@@ -211,10 +211,11 @@ def test_square_roots_are_found_where_there_are_some(
     assert roots.on_device == (place != "host")
     squares = [value if flag else zero for value, flag in zip(values, flags, strict=True)]
     assert field.square(roots).tolist() == squares
-    first = flags.index(False)
-    with pytest.raises(ValueError, match=f"element {first} is not a square"):
-        field.sqrt(array)
-    assert field.sqrt(array[np.array(flags)]).tolist() == roots[np.array(flags)].tolist()
+    if field in (BLS12_381_FQ2, TINY3, BABYBEAR4):  # of even and odd degrees
+        first = flags.index(False)
+        with pytest.raises(ValueError, match=f"element {first} is not a square"):
+            field.sqrt(array)
+        assert field.sqrt(array[np.array(flags)]).tolist() == roots[np.array(flags)].tolist()
 
 
 @pytest.mark.parametrize("field", [TINY2, TINY3], ids=lambda field: field.name)

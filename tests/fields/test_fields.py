@@ -17,7 +17,8 @@ from gpu_executor.fields import (
     Field,
     FieldArray,
 )
-from gpu_executor.ops.elementwise import MAX_UNSTRIDED_ELEMENTS
+from gpu_executor.ops import elementwise
+from gpu_executor.plan.plan import WORK_GROUP_SIZES
 from gpu_executor.vulkan import bound_steps
 from gpu_executor.vulkan.timeline import Timeline
 from tests.conftest import OpenGpu
@@ -85,9 +86,8 @@ def run_exact_chain(field: Field, x: list[int], y: list[int]) -> list[int]:
 
 @pytest.mark.parametrize("field", [FR, GOLDILOCKS], ids=lambda field: field.name)
 def test_fifty_operations_are_submitted_without_a_wait(
-    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, field: Field
+    gpu: Gpu, monkeypatch: pytest.MonkeyPatch, field: Field
 ) -> None:
-    gpu = fresh_gpu()
     values, others = draw_elements(field, 300, 1), draw_elements(field, 300, 2)
     x, y = (gpu.to_device(field.encode(each)) for each in (values, others))
     _ = x - 7, x**2, field.inverse(x)  # uploads the integer and the exponents
@@ -110,9 +110,9 @@ def test_fifty_operations_are_submitted_without_a_wait(
 
 
 def test_an_integer_operand_is_uploaded_once(
-    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
+    gpu_without_tables: Gpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gpu = fresh_gpu()
+    gpu = gpu_without_tables
     x = gpu.to_device(BABYBEAR.encode([1, 2, 3]))
     y = gpu.to_device(BABYBEAR.encode([4]))
     puts = record_puts(monkeypatch)
@@ -124,10 +124,9 @@ def test_an_integer_operand_is_uploaded_once(
 
 
 def test_integer_operands_do_not_evict_tables(
-    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
+    gpu_without_tables: Gpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gpu = fresh_gpu()
-    x = make_array(gpu, "device", BABYBEAR, [1] * 512)
+    x = make_array(gpu_without_tables, "device", BABYBEAR, [1] * 512)
     BABYBEAR.ntt(x)
     for number in range(64):
         x = x + number
@@ -142,10 +141,13 @@ def test_integer_operands_do_not_evict_tables(
 def test_more_elements_than_one_grid_covers(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bound_steps, "choose_work_groups", lambda *_: (64, 1))
+    """With the most work-groups that every device takes, and one invocation in each."""
+    assert 65_535 * min(WORK_GROUP_SIZES) == elementwise.MAX_UNSTRIDED_ELEMENTS
+    monkeypatch.setattr(elementwise, "MAX_UNSTRIDED_ELEMENTS", 65_535)
+    monkeypatch.setattr(bound_steps, "choose_work_groups", lambda *_: (1, 1))
     gpu, field = fresh_gpu(), BABYBEAR
     p, draw = field.modulus, np.random.default_rng(1)
-    a, b = (draw.integers(0, p, MAX_UNSTRIDED_ELEMENTS + 65, dtype=np.uint32) for _ in range(2))
+    a, b = (draw.integers(0, p, 65_535 + 65, dtype=np.uint32) for _ in range(2))
     x, y = (gpu.to_device(field.from_words(each, "canonical")) for each in (a, b))
     wide_a, wide_b = a.astype(np.uint64), b.astype(np.uint64)
 

@@ -1,6 +1,6 @@
 """One suite for transforms on the host and on a device: every order and direction, cosets, batches.
 
-Small transforms are compared with sums of powers, large ones at some points with FLINT.
+Small transforms are compared with FLINT at all points, large ones at some points.
 """
 
 from __future__ import annotations

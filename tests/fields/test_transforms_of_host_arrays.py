@@ -25,13 +25,12 @@ on_fields = pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.nam
 
 
 @pytest.fixture(params=["vulkan", "cpu", "executor"])
-def device(request: pytest.FixtureRequest, gpu: Gpu) -> Iterator[Backend]:
-    if request.param == "vulkan":
-        yield gpu
-        return
-    opened: Backend = gx.CpuBackend() if request.param == "cpu" else gx.GpuExecutor("vulkan")
-    with opened:
-        yield opened
+def device(
+    request: pytest.FixtureRequest, gpu: Gpu, vulkan_executor: gx.GpuExecutor
+) -> Iterator[Backend]:
+    with gx.CpuBackend() as cpu:
+        opened: dict[str, Backend] = {"vulkan": gpu, "cpu": cpu, "executor": vulkan_executor}
+        yield opened[request.param]
 
 
 def draw(field: Field, shape: Any, form: Form = "canonical", seed: int = 1) -> FieldArray:

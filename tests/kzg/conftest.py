@@ -55,6 +55,21 @@ class DefinitionProver:
         return points.reshape(len(blobs), 128)
 
 
+class FixedProver:
+    """In the place of the prover, whose steps are a graph: the generator for every cell."""
+
+    def __init__(self, gpu: gx.PersistentVulkanBackend) -> None:
+        self._generator: PointArray = gpu.to_device(BLS12_381_G1.generator)
+
+    def prove(self, coefficients: FieldArray) -> PointArray:
+        return self._generator.broadcast_to((len(coefficients), 128)).copy()
+
+
+@pytest.fixture
+def fixed_prover(gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kzg.TrustedSetup, "cell_prover", FixedProver(gpu))
+
+
 @pytest.fixture
 def definition_prover(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kzg.TrustedSetup, "cell_prover", DefinitionProver())

@@ -11,30 +11,19 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor import kzg
-from gpu_executor.curves import BLS12_381_G1, PointArray
-from gpu_executor.fields import FieldArray
 from gpu_executor.vulkan.device_memory import DeviceMemory
-from tests.support.kzg_setups import SetupPair, make_blob
+from tests.support.kzg_setups import SetupPair, make_blob, prove_cells
 
 BLOBS = np.frombuffer(make_blob([50, 1]) + make_blob([51]), np.uint8).reshape(2, 131072)
 HALF = np.tile(np.arange(0, 128, 2), (2, 1))
-Count = Callable[[Callable[[], Any]], tuple[int, int]]
-
-
-class FixedProver:
-    """In the place of the prover, whose steps are a graph: the generator for every cell."""
-
-    def __init__(self, gpu: gx.PersistentVulkanBackend) -> None:
-        self._generator: PointArray = gpu.to_device(BLS12_381_G1.generator)
-
-    def prove(self, coefficients: FieldArray) -> PointArray:
-        return self._generator.broadcast_to((len(coefficients), 128)).copy()
+Count = Callable[..., tuple[int, int]]
 
 
 @pytest.fixture
-def count(gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch) -> Count:
-    """Counts the submissions and fetches of a call that has run before."""
-    monkeypatch.setattr(kzg.TrustedSetup, "cell_prover", FixedProver(gpu))
+def count(
+    gpu: gx.PersistentVulkanBackend, fixed_prover: None, monkeypatch: pytest.MonkeyPatch
+) -> Count:
+    """Counts the submissions and fetches of a call that has run before, or `at_first`."""
     fetched: list[int] = []
     fetch = DeviceMemory.fetch
 
@@ -44,8 +33,9 @@ def count(gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch) -> C
 
     monkeypatch.setattr(DeviceMemory, "fetch", fetch_and_count)
 
-    def count(call: Callable[[], Any]) -> tuple[int, int]:
-        call()
+    def count(call: Callable[[], Any], *, at_first: bool = False) -> tuple[int, int]:
+        if not at_first:
+            call()
         fetched.clear()
         before = gpu.array_device.stream.submissions
         call()
@@ -55,7 +45,9 @@ def count(gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch) -> C
 
 
 def test_commitments(known: SetupPair, count: Count) -> None:
-    submissions, fetches = count(lambda: kzg.blob_to_kzg_commitment_batch(BLOBS, known.own))
+    submissions, fetches = count(
+        lambda: kzg.blob_to_kzg_commitment_batch(BLOBS, known.own), at_first=True
+    )
     assert submissions <= 12
     assert fetches == 1
 
@@ -79,7 +71,7 @@ def test_recovery(known: SetupPair, count: Count) -> None:
 
 def test_verification(known: SetupPair, count: Count) -> None:
     blob = BLOBS[0].tobytes()
-    cells, proofs = ckzg.compute_cells_and_kzg_proofs(blob, known.ckzg)
+    cells, proofs = ckzg.compute_cells(blob, known.ckzg), prove_cells(blob)
     commitments = [ckzg.blob_to_kzg_commitment(blob, known.ckzg)] * 128
     found: list[bool] = []
 

@@ -20,6 +20,7 @@ from tests.support.kzg_setups import (
     SetupPair,
     draw_blob,
     list_edge_blobs,
+    prove_cells,
 )
 
 Change = Callable[[list[Any]], None]
@@ -138,7 +139,7 @@ CHOSEN = [(0, 3), (0, 127), (1, 0), (1, 3), (1, 64), (0, 3)]
 @pytest.fixture(scope="module")
 def cells(known: SetupPair, proven: Proven) -> list[list[Any]]:
     """Commitments, indices, cells and proofs."""
-    made = [ckzg.compute_cells_and_kzg_proofs(blob, known.ckzg) for blob in proven.blobs[:2]]
+    made = [(ckzg.compute_cells(blob, known.ckzg), prove_cells(blob)) for blob in proven.blobs[:2]]
     return [
         [proven.commitments[blob] for blob, _ in CHOSEN],
         [index for _, index in CHOSEN],
@@ -172,19 +173,25 @@ def change_two_cells(items: list[Any]) -> None:
     items[0][0], items[0][5] = items[0][2], items[0][2]
 
 
+CHANGES = [
+    None,
+    change_index,
+    exchange_cells,
+    change_cell,
+    change_cell_commitment,
+    change_cell_proof,
+    change_two_cells,
+]
+
+
 @pytest.mark.parametrize(
-    "change",
+    ("most", "change"),
     [
-        None,
-        change_index,
-        exchange_cells,
-        change_cell,
-        change_cell_commitment,
-        change_cell_proof,
-        change_two_cells,
+        *((1 << 14, change) for change in CHANGES),
+        # In the first part, in the second, and in both.
+        *((4, change) for change in (None, change_cell, change_cell_proof, change_two_cells)),
     ],
 )
-@pytest.mark.parametrize("most", [1 << 14, 4])
 def test_proofs_of_cells_are_verified_as_by_ckzg(
     known: SetupPair, cells: list[list[Any]], change: Change | None, most: int
 ) -> None:

@@ -61,7 +61,9 @@ def draw_points(curve: Curve, draw: random.Random, count: int) -> list[IntPoint]
         return draw.choices(list_points(curve), k=count)
     pair = curve.generator.affine().tolist()
     few: list[IntPoint] = [multiply_ints(curve, draw.randrange(curve.order), pair) for _ in "123"]
-    many = [multiply_ints(curve, draw.randrange(curve.order), pair) for _ in range(count // 2)]
+    many = [few[0]]
+    while len(many) < count // 2:
+        many.append(add_ints(curve, many[-1], draw.choice(few)))
     return draw.sample([*many, *draw.choices([None, *few], k=count - len(many))], count)
 
 

@@ -32,6 +32,7 @@ def info() -> DeviceInfo:
         max_storage_buffer_range=4 * GIB - 1,
         max_shared_memory=48 << 10,
         subgroup_size=32,
+        min_subgroup_size=32,
     )
     return dataclasses.replace(known, name="a GPU", kind="discrete", limits=limits)
 

@@ -300,12 +300,14 @@ def test_points_of_the_host_need_a_device_with_arrays(gpu: Gpu) -> None:
     assert CURVE.msm(points, scalars, device=gpu) == CURVE.msm(points, scalars)
 
 
-def test_an_executor_and_the_cpu_backend_are_devices_too() -> None:
+def test_an_executor_and_the_cpu_backend_are_devices_too(
+    vulkan_executor: gx.GpuExecutor,
+) -> None:
     points, scalars = draw(CURVE, 40)
     expected = CURVE.msm(points, scalars)
-    with gx.GpuExecutor("vulkan") as executor:
-        assert CURVE.msm(points, scalars, device=executor) == expected
-        assert executor.stats().dispatches > 0
+    before = vulkan_executor.stats().dispatches
+    assert CURVE.msm(points, scalars, device=vulkan_executor) == expected
+    assert vulkan_executor.stats().dispatches > before
     with gx.CpuBackend() as cpu:
         assert CURVE.msm(points, cpu.to_device(scalars), device=cpu) == expected
         assert isinstance(CURVE.explain_msm(points, device=cpu), HostMsmPlan)

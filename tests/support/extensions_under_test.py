@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import pytest
@@ -52,6 +53,7 @@ def _list_powers(field: ExtensionField) -> list[int]:
     return [0, 2, 1, 3] if field is TOWER else list(range(field.degree))
 
 
+@cache
 def make_context(field: ExtensionField) -> fq_default_ctx:
     """FLINT's field: the polynomials modulo z^n - nonresidue."""
     ring = fmpz_mod_poly_ctx(fmpz_mod_ctx(field.modulus))

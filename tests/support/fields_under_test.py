@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from functools import cache
 from itertools import accumulate, product
 from typing import Any, Literal, get_args
 
@@ -152,6 +153,7 @@ GENERATORS = {
 """The generators whose powers other libraries use as roots of unity."""
 
 
+@cache
 def find_prime(bits: int, *, largest: bool) -> int:
     """The largest or the smallest prime of so many bits that has roots of unity of order 2^12."""
     found = ((1 << bits) - 1 if largest else (1 << bits - 1)) >> 12 << 12
@@ -171,16 +173,17 @@ def get_root(field: Field, log_n: int) -> int:
 def list_points(field: Field, log_n: int, coset: int = 1) -> list[int]:
     """The points at which a transform evaluates, in natural order."""
     p, root = field.modulus, get_root(field, log_n)
-    return [coset * pow(root, i, p) % p for i in range(1 << log_n)]
+    found = [coset % p]
+    for _ in range(1, 1 << log_n):
+        found.append(found[-1] * root % p)
+    return found
 
 
 def transform_naively(field: Field, values: Sequence[int], coset: int = 1) -> list[int]:
-    """The values of a polynomial, as sums of powers: O(n^2)."""
-    p = field.modulus
-    return [
-        sum(value * pow(x, i, p) for i, value in enumerate(values)) % p
-        for x in list_points(field, len(values).bit_length() - 1, coset)
-    ]
+    """The values of a polynomial of FLINT at all points, each by Horner's rule: O(n^2)."""
+    polynomial = make_polynomial(field, values)
+    points = list_points(field, len(values).bit_length() - 1, coset)
+    return [int(polynomial(x)) for x in points]
 
 
 def check_extension(
@@ -239,9 +242,15 @@ def check_transforms(
         assert to_ints(field.intt(alone, coset=coset, order_in=then, order_out=first)) == given[1]
 
 
+@cache
+def get_polynomials(modulus: int) -> fmpz_mod_poly_ctx:
+    """FLINT's ring of polynomials modulo a prime."""
+    return fmpz_mod_poly_ctx(fmpz_mod_ctx(modulus))
+
+
 def make_polynomial(field: Field, coefficients: Sequence[int]) -> fmpz_mod_poly:
     """A polynomial of FLINT over the field, the constant term first."""
-    return fmpz_mod_poly_ctx(fmpz_mod_ctx(field.modulus))(list(coefficients))
+    return get_polynomials(field.modulus)(list(coefficients))
 
 
 def record_puts(monkeypatch: pytest.MonkeyPatch) -> list[Any]:

@@ -57,6 +57,7 @@ def describe_device(
             buffer_offset_alignment=64,
             non_coherent_atom=64,
             subgroup_size=32,
+            min_subgroup_size=32,
             timestamp_period_ns=1.0,
             host_import_alignment=4096,
             max_shared_memory=32_768,

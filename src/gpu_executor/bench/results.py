@@ -25,6 +25,7 @@ from typing import Any, Literal, Self
 
 from gpu_executor.bench.measurement import DescribedDevice, Measurement
 from gpu_executor.bench.sampled import Sampled
+from gpu_executor.common.main_memory import read_main_memory
 from gpu_executor.errors import SettingsError
 from gpu_executor.settings import Settings
 from gpu_executor.version import __version__
@@ -208,7 +209,7 @@ def describe_environment(device: DescribedDevice) -> dict[str, Any]:
             "system": platform.platform(),
             "processor": _read_processor(),
             "cores": os.cpu_count(),
-            "memory_bytes": read_memory_bytes(),
+            "memory_bytes": read_main_memory(),
             "python": platform.python_version(),
             "packages": _read_packages(),
         },
@@ -226,7 +227,7 @@ def describe_environment(device: DescribedDevice) -> dict[str, Any]:
 def read_run(path: Path) -> BenchmarkRun:
     """Read a file that `gpu-executor bench ... --json` wrote; raises `SettingsError` for others."""
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise SettingsError(f"{path} cannot be read as JSON: {error}") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
@@ -340,20 +341,12 @@ def _read_commit() -> str | None:
 
 def _read_processor() -> str:
     try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     except OSError:
         pass
     return platform.machine()
-
-
-def read_memory_bytes() -> int | None:
-    """Bytes of main memory; None where the system does not say."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return None
 
 
 def _read_packages() -> dict[str, str]:

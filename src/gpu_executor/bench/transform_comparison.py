@@ -146,7 +146,7 @@ def _prepare_ckzg(gpu: PersistentVulkanBackend, sizes: ComparisonSizes) -> Itera
     ckzg = importlib.import_module("ckzg")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "setup.txt"
-        file.write_text(_write_setup())
+        file.write_text(_write_setup(), encoding="ascii")
         setup = ckzg.load_trusted_setup(str(file), 0)
     drawn = draw_elements(BLS12_381_FR.prime, (sizes.blobs, BLOB), 1)
     data = BLS12_381_FR.to_bytes(BLS12_381_FR.from_words(drawn, "canonical"))

@@ -15,12 +15,16 @@ from gpu_executor.cli.devices import list_adapters
 from gpu_executor.cli.output import console
 from gpu_executor.cli.smoke import check_every_path
 from gpu_executor.common.files import check_folder_writable
+from gpu_executor.common.system_packages import Part, describe_installation
 from gpu_executor.errors import GpuError
 from gpu_executor.executor.candidates import DEFERS_WEBGPU
 from gpu_executor.settings import Settings
-from gpu_executor.vulkan.binding import allocate_out, vk
-from gpu_executor.vulkan.device import unpack_version
-from gpu_executor.vulkan.instance import VALIDATION_LAYER, find_devices, list_layers
+from gpu_executor.vulkan.instance import (
+    VALIDATION_LAYER,
+    find_devices,
+    list_layers,
+    read_loader_version,
+)
 from gpu_executor.vulkan.session import Session
 from gpu_executor.webgpu.device import find_adapters
 
@@ -67,12 +71,13 @@ def examine() -> Iterator[Finding]:
     yield _find_cache()
     yield _find_webgpu()
     yield _find_validation_layer()
-    for command, package, use in (
-        ("glslc", "glslc", "Kernel.from_glsl and to build kernels"),
-        ("spirv-val", "spirv-tools", "checks of your own SPIR-V"),
-    ):
+    tools: tuple[tuple[Part, str], ...] = (
+        ("glslc", "Kernel.from_glsl and to build kernels"),
+        ("spirv-val", "checks of your own SPIR-V"),
+    )
+    for command, use in tools:
         found = shutil.which(command)
-        details = found or f"needed only for {use}: apt-get install {package}"
+        details = found or f"needed only for {use}: {describe_installation(command)}"
         yield Finding(command, found is not None, details, needed=False)
 
 
@@ -85,9 +90,7 @@ def _check(subject: str, check: Callable[[], str]) -> Finding:
 
 
 def _read_loader_version() -> str:
-    version = allocate_out("uint32_t")
-    vk.vkEnumerateInstanceVersion(version)
-    return f"Vulkan {'.'.join(map(str, unpack_version(version[0])))}"
+    return f"Vulkan {'.'.join(map(str, read_loader_version()))}"
 
 
 def _list_devices() -> str:
@@ -144,5 +147,5 @@ def _find_validation_layer() -> Finding:
         found = VALIDATION_LAYER in list_layers()
     except GpuError:
         found = False
-    details = VALIDATION_LAYER if found else "apt-get install vulkan-validationlayers"
+    details = VALIDATION_LAYER if found else describe_installation("validation layer")
     return Finding("validation layer", found, details, needed=False)

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 import click
 
-from gpu_executor.bench.results import read_memory_bytes
 from gpu_executor.cli.output import STDOUT, format_gibibytes, send_text_to_stderr
 from gpu_executor.common.files import check_writable
+from gpu_executor.common.main_memory import read_main_memory
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -91,7 +91,7 @@ class CountInMemory(click.IntRange):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         count = int(super().convert(value, param, ctx))
-        needed, there = count * self._bytes_each, read_memory_bytes()
+        needed, there = count * self._bytes_each, read_main_memory()
         if there is not None and needed > there:
             self.fail(
                 f"{count:,} would take {format_gibibytes(needed)} of memory; this machine has "

@@ -40,7 +40,7 @@ class JsonOutput:
             click.echo(text, nl=False)
             return
         try:
-            path.write_text(text)
+            path.write_text(text, encoding="utf-8")
         except OSError as error:
             self.failed = True
             click.echo(text)

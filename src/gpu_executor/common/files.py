@@ -17,8 +17,9 @@ _JSON_MARK = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 MAX_JSON_BYTES = 1 << 20
 """The largest JSON file of the cache folder that is read; they have a few kilobytes."""
 OPEN_FLAGS = os.O_RDONLY | sum(
-    getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC")
+    getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY")
 )
+"""Those of these flags that the system has: Windows has only the last one."""
 
 
 def parse_json(text: str) -> Any:
@@ -40,8 +41,11 @@ def read_own_file(path: Path, max_bytes: int) -> bytes:
 
     Raises `OSError` for everything else that the path may lead to. A FIFO or a device is neither
     waited for nor read, and a symbolic link is not followed: whoever can write to the folder could
-    have put it there.
+    have put it there. Windows tells neither the owner, nor of links while it opens a file: there
+    the link is looked for before, and folders of the user are private by default.
     """
+    if not hasattr(os, "O_NOFOLLOW") and path.is_symlink():
+        raise OSError(errno.ELOOP, "it is a symbolic link", str(path))
     try:
         handle = os.open(path, OPEN_FLAGS)
     except OSError as error:
@@ -92,7 +96,11 @@ def check_folder_writable(path: Path) -> None:
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace a file's content in one step: a concurrent reader sees either all of the old content
-    or all of the new. The file, and folders that are missing, are made for the user alone."""
+    or all of the new. The file, and folders that are missing, are made for the user alone.
+
+    Windows does not replace a file that another process has open: that raises `PermissionError`,
+    and the file keeps its old content.
+    """
     import tempfile
 
     _make_folder(path.parent)

@@ -107,5 +107,11 @@ def _run_handlers() -> None:
         function(handled)
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_run_handlers)
+def register_at_fork(**functions: Callable[[], object]) -> None:
+    """Call functions at every fork of this process, as `os.register_at_fork` does. A system without
+    fork(), such as Windows, has no such function and needs none."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(**functions)
+
+
+register_at_fork(after_in_child=_run_handlers)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from gpu_executor.arrays.device_array import DeviceArray, Shape
 from gpu_executor.calls.call import Array
 from gpu_executor.calls.dispatch import Algorithms, Dispatch, Step, assign_array, copy_array
 from gpu_executor.common.lru import LruCache
+from gpu_executor.common.main_memory import read_main_memory
 from gpu_executor.device_info import DeviceInfo, Limits, MemoryHeap
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError, NotSupportedError
 from gpu_executor.kernel import to_native
@@ -27,6 +27,8 @@ from gpu_executor.kernel import to_native
 MAX_CACHED = 256
 """Values that `CpuMemory.cache` holds, such as encoded integers."""
 UNLIMITED = (1 << 63) - 1
+ASSUMED_MEMORY = 4 << 30
+"""Bytes of a host whose operating system does not say how many it has."""
 
 T = TypeVar("T")
 Computation = Callable[[], None]
@@ -35,7 +37,7 @@ Computation = Callable[[], None]
 
 def describe_host() -> DeviceInfo:
     """The description of the host as a device. The limits are those of its memory."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    total = read_main_memory() or ASSUMED_MEMORY
     three = (UNLIMITED, UNLIMITED, UNLIMITED)
     return DeviceInfo(
         index=0,
@@ -61,6 +63,7 @@ def describe_host() -> DeviceInfo:
             buffer_offset_alignment=1,
             non_coherent_atom=1,
             subgroup_size=1,
+            min_subgroup_size=1,
             timestamp_period_ns=0.0,
             host_import_alignment=1,
         ),

@@ -13,6 +13,7 @@ keep the names, but it embeds the source, and a comment or a path would make ano
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import re
@@ -201,6 +202,8 @@ def _write_entry(path: Path, code: bytes) -> None:
         if len(entries) > FILES_ON_DISK:
             entries.sort(key=lambda entry: entry.lstat().st_mtime_ns)
             for entry in entries[: len(entries) - FILES_ON_DISK]:
-                entry.unlink(missing_ok=True)
+                # Windows does not delete an entry that is being read; the next call deletes it.
+                with contextlib.suppress(PermissionError):
+                    entry.unlink(missing_ok=True)
     except OSError as error:
         log.warning("the SPIR-V was not stored: %s", error)

@@ -165,7 +165,7 @@ def build() -> None:
         find_compiler()
     except KernelError as error:
         sys.exit(str(error))
-    SPEC_IDS.write_text(render_spec_ids())
+    SPEC_IDS.write_text(render_spec_ids(), encoding="utf-8", newline="\n")
     SPIRV.mkdir(exist_ok=True)
     manifest = {}
     for source in sources():
@@ -180,18 +180,20 @@ def build() -> None:
     for module in SPIRV.glob("*.spv"):
         if module.stem not in manifest:
             module.unlink()
-    MANIFEST.write_text(json.dumps(manifest, indent=2) + "\n")
+    text = json.dumps(manifest, indent=2) + "\n"
+    MANIFEST.write_text(text, encoding="utf-8", newline="\n")
 
 
 def _read_with_includes(source: Path) -> str:
     """Return the text of a source and of all files it includes."""
-    return "".join(path.read_text() for path in _list_includes(source))
+    return "".join(path.read_text(encoding="utf-8") for path in _list_includes(source))
 
 
 def _list_includes(source: Path) -> list[Path]:
     """Return a source and all files it includes, directly or not."""
     found = [source]
-    for name in re.findall(r'^#include "([^"]+)"', source.read_text(), re.MULTILINE):
+    text = source.read_text(encoding="utf-8")
+    for name in re.findall(r'^#include "([^"]+)"', text, re.MULTILINE):
         found += _list_includes(source.parent / name)
     return found
 

@@ -184,7 +184,7 @@ def count_lanes(curve: CurveKey, info: DeviceInfo) -> int:
     one invocation, in a form that lavapipe compiles fast (glsl/curves/point_serial.glsl).
     """
     lanes = COORDINATES * curve.degree
-    fits = "subgroup shuffle" in info.features and info.limits.subgroup_size % lanes == 0
+    fits = "subgroup shuffle" in info.features and info.shuffle_lanes % lanes == 0
     return lanes if info.kind != "cpu" and fits else 1
 
 

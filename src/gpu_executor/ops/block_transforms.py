@@ -168,7 +168,7 @@ class BlockPasses:
         log_repeats: int = 0,
     ) -> None:
         roots = get_root_table(device, prime, log_n, inverse=inverse)
-        log_subgroup = device.info.limits.subgroup_size.bit_length() - 1
+        log_subgroup = device.info.shuffle_lanes.bit_length() - 1
         log_m = log_first = log_n - log_repeats
         passes = []
         for levels in split_levels(log_m):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import os
 import statistics
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpu_executor.common.main_memory import read_resident_bytes
+from gpu_executor.errors import GpuError
 from gpu_executor.vulkan.binding import count_live_objects
 
 WARM_UP_SHARE, MIN_WARM_UP_SECONDS = 0.25, 120.0
@@ -25,6 +27,7 @@ minutes of the same jobs)."""
 M_ARENA_MAX, HEAP_ARENAS = -8, 2
 """The option of `mallopt` that limits the number of arenas, and that number."""
 MIB = 1 << 20
+SMAPS = Path("/proc/self/smaps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ def sample_memory(begun: float, vulkan: int, webgpu: int, *, software: bool) -> 
     """
     gc.collect()
     _trim_heap()
-    resident, mapped = read_resident_bytes(), read_mapped_bytes()
+    resident, mapped = read_resident_bytes() or 0, read_mapped_bytes()
     return MemorySample(
         seconds=time.monotonic() - begun,
         resident=resident,
@@ -68,16 +71,19 @@ def sample_memory(begun: float, vulkan: int, webgpu: int, *, software: bool) -> 
     )
 
 
-def read_resident_bytes() -> int:
-    """Return the resident set size of this process."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
+def check_memory_is_reported() -> None:
+    """Raise `GpuError` on a system that does not report what `sample_memory` reads."""
+    if not SMAPS.exists() or read_resident_bytes() is None:
+        raise GpuError(
+            f"a soak run reads the memory of its process from {SMAPS}, which is not on "
+            f"{sys.platform}; run it on Linux"
+        )
 
 
 def read_mapped_bytes() -> int:
     """Return the resident bytes of this process that are mapped from device files."""
     total, from_device = 0, False
-    for line in Path("/proc/self/smaps").read_text().splitlines():
+    for line in SMAPS.read_text(errors="surrogateescape", encoding="utf-8").splitlines():
         name, *values = line.split()
         if not name.endswith(":"):  # the first line of a mapping: address, mode, ..., path
             path = values[4] if len(values) > 4 else ""

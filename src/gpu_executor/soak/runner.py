@@ -23,6 +23,7 @@ from gpu_executor.soak.load_generator import LoadGenerator
 from gpu_executor.soak.memory import (
     MemorySample,
     MemoryTrend,
+    check_memory_is_reported,
     find_trends,
     limit_heap_arenas,
     sample_memory,
@@ -151,6 +152,7 @@ def soak(
     show_progress: Callable[[float], object] = lambda _share: None,
 ) -> SoakReport:
     """Run for `minutes`; `show_progress` receives the share of the time that has passed."""
+    check_memory_is_reported()
     limit_heap_arenas()
     load_seeds, fault_seed = np.random.SeedSequence(seed).spawn(2)
     rngs = [np.random.default_rng(each) for each in load_seeds.spawn(THREADS)]

@@ -17,10 +17,10 @@ import re
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gpu_executor.common.fork import skip_driver_cleanup_at_exit
+from gpu_executor.common.fork import register_at_fork, skip_driver_cleanup_at_exit
 from gpu_executor.errors import (
     DeviceLostError,
     LoaderNotFoundError,
@@ -68,10 +68,9 @@ def _after_fork_in_child() -> None:
     _after_fork()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child
-    )
+register_at_fork(
+    before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child
+)
 
 
 class _Vulkan:
@@ -154,7 +153,16 @@ def enumerate_with(call: Callable[..., Any], kind: str, *arguments: Any) -> list
     return [items[i] for i in range(count[0])]
 
 
-LOADER_NAMES = ("libvulkan.so.1", "vulkan-1.dll", "libvulkan.dylib")
+LOADER_NAMES = {
+    "linux": ("libvulkan.so.1",),
+    "win32": ("vulkan-1.dll",),
+    "darwin": ("libvulkan.dylib", "libvulkan.1.dylib", "libMoltenVK.dylib"),
+}
+"""The libraries that may be the Vulkan loader, for each value of `sys.platform`, best first.
+MoltenVK is a driver that can be used without a loader, but then without layers."""
+MACOS_FOLDERS = ("/opt/homebrew/lib", "/usr/local/lib")
+"""Where Homebrew and the Vulkan SDK install libraries. The dynamic linker of macOS does not search
+the first one, and it ignores DYLD_LIBRARY_PATH in programs that the system protects."""
 
 
 @functools.cache
@@ -182,15 +190,28 @@ def load_ffi() -> Any:
     return _load_package().ffi
 
 
+def list_loader_paths(system: str, environ: Mapping[str, str]) -> list[str]:
+    """The names and paths under which the Vulkan loader is looked for, in this order."""
+    names = LOADER_NAMES.get(system, LOADER_NAMES["linux"])
+    folders = [""]  # a name alone: the dynamic linker searches its own folders
+    if system == "darwin":
+        sdk = environ.get("VULKAN_SDK")
+        folders += [*([f"{sdk}/lib"] if sdk else []), *MACOS_FOLDERS]
+    return [os.path.join(folder, name) for name in names for folder in folders]  # noqa: PTH118
+
+
 @functools.cache
 def load_library() -> Any:
     """The Vulkan loader, by the declarations of `load_ffi`."""
-    for name in LOADER_NAMES:
+    unusable = []
+    for path in list_loader_paths(sys.platform, os.environ):
         try:
-            return load_ffi().dlopen(name)
+            return load_ffi().dlopen(path)
         except OSError as error:
             reason = error
-    raise _explain_missing_loader() from reason
+            if os.path.isabs(path) and os.path.exists(path):  # noqa: PTH110, PTH117
+                unusable.append(str(error))  # such as a library for another processor
+    raise _explain_missing_loader(unusable) from reason
 
 
 @functools.cache
@@ -202,11 +223,15 @@ def _load_package() -> Any:
     return vulkan
 
 
-def _explain_missing_loader() -> LoaderNotFoundError:
+def _explain_missing_loader(unusable: Sequence[str] = ()) -> LoaderNotFoundError:
+    from gpu_executor.common.system_packages import describe_installation
+
+    *names, last = LOADER_NAMES.get(sys.platform, LOADER_NAMES["linux"])
+    found = f"{' or '.join([', '.join(names), last] if names else [last])} was not found"
+    if unusable:
+        found = f"what was found cannot be loaded ({'; '.join(unusable)})"
     return LoaderNotFoundError(
-        "no Vulkan loader: libvulkan.so.1 was not found. Install it with "
-        "'apt-get install libvulkan1 mesa-vulkan-drivers' (Debian, Ubuntu) or your "
-        "system's Vulkan loader package"
+        f"no Vulkan loader: {found}. To install it: {describe_installation('loader')}"
     )
 
 
@@ -274,9 +299,7 @@ def _make_error(call: str, result: int) -> Exception:
 
 @functools.cache
 def _list_result_names() -> dict[int, str]:
-    package = _load_package()
-    names = (name for name in dir(package) if name.startswith("VK_ERROR_"))
-    return {getattr(package, name): name for name in sorted(names, reverse=True)}
+    return dict(vk.ffi.typeof("VkResult").elements)
 
 
 @functools.cache

@@ -12,7 +12,14 @@ from collections.abc import Callable, Collection, Sequence
 
 from gpu_executor.common.fork import DISOWNED, is_forked_child, parent_gpus, register_fork_handler
 from gpu_executor.common.lean_dataclass import dataclass
-from gpu_executor.device_info import DeviceInfo, Kind, Limits, MemoryHeap, QueueFamily
+from gpu_executor.device_info import (
+    PORTABILITY_SUBSET,
+    DeviceInfo,
+    Kind,
+    Limits,
+    MemoryHeap,
+    QueueFamily,
+)
 from gpu_executor.errors import NoDeviceError, VulkanError
 from gpu_executor.vulkan.binding import (
     Arena,
@@ -60,8 +67,11 @@ EXTENSIONS = (
     "VK_EXT_pipeline_robustness",
     "VK_EXT_shader_atomic_float",
     "VK_EXT_shader_atomic_float2",
+    "VK_EXT_subgroup_size_control",
     "VK_KHR_maintenance4",
+    PORTABILITY_SUBSET,
 )
+"""The extensions that are enabled where a device has them."""
 CORE_FEATURES = ("robustBufferAccess", "shaderInt64", "shaderInt16", "shaderFloat64")
 VULKAN11_FEATURES = (
     "storageBuffer16BitAccess",
@@ -128,7 +138,7 @@ SUBGROUP_OPERATIONS = (
     "quad",
 )
 """The bits of VkSubgroupFeatureFlagBits. A device that supports one in compute shaders has the
-feature `subgroup <name>`."""
+feature `subgroup <name>`, unless its subgroups are unreliable."""
 
 
 # --- physical devices ---
@@ -164,14 +174,16 @@ def describe_device(device: Handle) -> DeviceInfo:
     imports = arena.new("VkPhysicalDeviceExternalMemoryHostPropertiesEXT")
     if "VK_EXT_external_memory_host" in extensions:
         driver.pNext = imports
-    floats = arena.new("VkPhysicalDeviceFloatControlsProperties", pNext=driver)
+    sizes = arena.new("VkPhysicalDeviceSubgroupSizeControlProperties", pNext=driver)
+    reported = sizes if "VK_EXT_subgroup_size_control" in extensions else driver
+    floats = arena.new("VkPhysicalDeviceFloatControlsProperties", pNext=reported)
     subgroup = arena.new("VkPhysicalDeviceSubgroupProperties", pNext=floats)
     allocation = arena.new("VkPhysicalDeviceMaintenance3Properties", pNext=subgroup)
     identity = arena.new("VkPhysicalDeviceIDProperties", pNext=allocation)
     everything = arena.new("VkPhysicalDeviceProperties2", pNext=identity)
     vk.vkGetPhysicalDeviceProperties2(device, everything)
     properties = everything.properties
-    return DeviceInfo(
+    info = DeviceInfo(
         index=0,
         name=_decode_text(properties.deviceName),
         kind=KINDS[properties.deviceType],
@@ -182,13 +194,14 @@ def describe_device(device: Handle) -> DeviceInfo:
         uuid=str(uuid.UUID(bytes=bytes(identity.deviceUUID))),
         heaps=_read_heaps(device),
         queue_families=_read_queue_families(device),
-        limits=_read_limits(properties.limits, allocation, subgroup, imports),
+        limits=_read_limits(properties.limits, allocation, subgroup, sizes, imports),
         features=_read_features(device, extensions)
         | {name for name in FLOAT_CONTROLS if getattr(floats, name)}
         | _read_subgroup_features(subgroup),
         extensions=extensions,
         pipeline_cache_uuid=bytes(properties.pipelineCacheUUID).hex(),
     )
+    return info.without_subgroups() if info.has_unreliable_subgroups else info
 
 
 def _read_extensions(device: Handle) -> frozenset[str]:
@@ -198,7 +211,9 @@ def _read_extensions(device: Handle) -> frozenset[str]:
     return frozenset(EXTENSIONS) & {_decode_text(extension.extensionName) for extension in found}
 
 
-def _read_limits(limits: Handle, allocation: Handle, subgroup: Handle, imports: Handle) -> Limits:
+def _read_limits(
+    limits: Handle, allocation: Handle, subgroup: Handle, sizes: Handle, imports: Handle
+) -> Limits:
     return Limits(
         max_storage_buffer_range=limits.maxStorageBufferRange,
         max_uniform_buffer_range=limits.maxUniformBufferRange,
@@ -212,6 +227,7 @@ def _read_limits(limits: Handle, allocation: Handle, subgroup: Handle, imports: 
         buffer_offset_alignment=limits.minStorageBufferOffsetAlignment,
         non_coherent_atom=limits.nonCoherentAtomSize,
         subgroup_size=subgroup.subgroupSize,
+        min_subgroup_size=sizes.minSubgroupSize or subgroup.subgroupSize,
         timestamp_period_ns=limits.timestampPeriod,
         host_import_alignment=imports.minImportedHostPointerAlignment,
     )

@@ -81,7 +81,7 @@ def check_device_runs(kernel: Kernel, info: DeviceInfo) -> None:
             )
         if feature not in info.features and feature not in LOWERED:
             raise DeviceLacksError(
-                f"{where} needs {name}; {info.name} lacks {feature} "
+                f"{where} needs {name}; {info.name} lacks {feature}{_explain_lack(info, feature)} "
                 f"({describe_alternatives(kernel, feature)})"
             )
     if kernel.push_bytes > limits.max_push_constants:
@@ -99,6 +99,12 @@ def check_device_runs(kernel: Kernel, info: DeviceInfo) -> None:
         raise DeviceLacksError(
             f"{where} binds {kernel.bindings} buffers; {info.name} takes {limits.max_bound_buffers}"
         )
+
+
+def _explain_lack(info: DeviceInfo, feature: str) -> str:
+    if not feature.startswith("subgroup") or not info.has_unreliable_subgroups:
+        return ""
+    return f" that works in its subgroups of {info.limits.subgroup_size}; update MoltenVK to 1.4.2"
 
 
 def check_work_group(kernel: Kernel, work_group: int, info: DeviceInfo) -> None:

@@ -13,15 +13,18 @@ from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import DeviceNotFoundError, NoDeviceError, VulkanError
 from gpu_executor.version import __version__
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, enumerate_with, loader_lock, vk
-from gpu_executor.vulkan.device import describe_device
+from gpu_executor.vulkan.device import describe_device, unpack_version
 
 VALIDATION_LAYER = "VK_LAYER_KHRONOS_validation"
 API_VERSION = 1 << 22 | 3 << 12  # Vulkan 1.3
 INDEX_DIGITS = 3
-NO_DRIVER = (
-    "the Vulkan loader found no driver, so there is no device. Install one with 'apt-get install "
-    "mesa-vulkan-drivers' (it includes lavapipe, a software driver) or your GPU vendor's package"
-)
+PORTABILITY_ENUMERATION = "VK_KHR_portability_enumeration"
+"""The loader's extension by which an instance has the drivers that implement a subset of Vulkan:
+MoltenVK, on macOS."""
+PORTABILITY_SINCE = (1, 3, 207)
+"""The version that has the extension. An older loader has these drivers without being asked. The
+loader is not asked for its extensions, which takes 3 ms. MoltenVK without a loader, and the loader
+of Android, refuse the extension."""
 RANK = ("discrete", "integrated", "virtual", "cpu", "other")
 """Kinds of devices, best first."""
 log = logging.getLogger("gpu_executor.vulkan")
@@ -55,7 +58,7 @@ class Instance:
                 self.close()
                 if isinstance(error, VulkanError):
                     # Without a driver the loader may create an instance that supports nothing.
-                    raise NoDeviceError(f"{NO_DRIVER} ({error})") from error
+                    raise explain_missing_driver(error) from error
                 raise
 
     def close(self) -> None:
@@ -104,7 +107,7 @@ def choose_device(
 ) -> tuple[Handle, DeviceInfo]:
     """Select a device by index, UUID prefix or part of its name; None selects the best device."""
     if not devices:
-        raise NoDeviceError(NO_DRIVER)
+        raise explain_missing_driver()
     if wanted is None:
         return devices[0]
     text = str(wanted).strip().lower()
@@ -189,9 +192,11 @@ def _create(arena: Arena, messenger: Handle, *, validation: bool) -> Handle:
     layers = [VALIDATION_LAYER] if validation else []
     extensions = ["VK_EXT_debug_utils"] if validation else []
     if validation and VALIDATION_LAYER not in list_layers():
+        from gpu_executor.common.system_packages import describe_installation
+
         raise NoDeviceError(
-            f"GPU_VALIDATION is set, but the loader has no layer {VALIDATION_LAYER}; install it "
-            "with 'apt-get install vulkan-validationlayers'"
+            f"GPU_VALIDATION is set, but the loader has no layer {VALIDATION_LAYER}. To install "
+            f"it: {describe_installation('validation layer')}"
         )
     application = arena.new(
         "VkApplicationInfo",
@@ -199,21 +204,47 @@ def _create(arena: Arena, messenger: Handle, *, validation: bool) -> Handle:
         pEngineName=arena.text(f"gpu-executor {__version__}"),
         apiVersion=API_VERSION,
     )
-    info = arena.new(
-        "VkInstanceCreateInfo",
-        pNext=messenger,
-        pApplicationInfo=application,
-        enabledLayerCount=len(layers),
-        ppEnabledLayerNames=arena.texts(layers),
-        enabledExtensionCount=len(extensions),
-        ppEnabledExtensionNames=arena.texts(extensions),
-    )
     instance = allocate_out("VkInstance")
-    try:
-        vk.vkCreateInstance(info, vk.ffi.NULL, instance)
-    except VulkanError as error:
-        raise NoDeviceError(f"{NO_DRIVER} ({error})") from error
+    for portability in (True, False) if read_loader_version() >= PORTABILITY_SINCE else (False,):
+        enabled = [*extensions, PORTABILITY_ENUMERATION] if portability else extensions
+        info = arena.new(
+            "VkInstanceCreateInfo",
+            pNext=messenger,
+            flags=vk.VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR if portability else 0,
+            pApplicationInfo=application,
+            enabledLayerCount=len(layers),
+            ppEnabledLayerNames=arena.texts(layers),
+            enabledExtensionCount=len(enabled),
+            ppEnabledExtensionNames=arena.texts(enabled),
+        )
+        try:
+            vk.vkCreateInstance(info, vk.ffi.NULL, instance)
+            break
+        except VulkanError as error:
+            if not portability or error.result != vk.VK_ERROR_EXTENSION_NOT_PRESENT:
+                raise explain_missing_driver(error) from error
     return instance[0]
+
+
+def read_loader_version() -> tuple[int, int, int]:
+    """The version of Vulkan that the loader implements."""
+    version = allocate_out("uint32_t")
+    try:
+        vk.vkEnumerateInstanceVersion(version)
+    except AttributeError:  # a loader of Vulkan 1.0 lacks the function
+        return 1, 0, 0
+    return unpack_version(version[0])
+
+
+def explain_missing_driver(reason: VulkanError | None = None) -> NoDeviceError:
+    """The error of a machine whose loader finds no driver: it names what to install."""
+    from gpu_executor.common.system_packages import describe_installation
+
+    why = "" if reason is None else f" ({reason})"
+    return NoDeviceError(
+        "the Vulkan loader found no driver, so there is no device. To install one: "
+        f"{describe_installation('driver')}{why}"
+    )
 
 
 def list_layers() -> list[str]:

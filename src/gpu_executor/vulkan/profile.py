@@ -6,6 +6,7 @@ relates the device's clock to the host's, so that one trace shows both.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns
@@ -90,9 +91,11 @@ class Profile(StageProfile):
 
 
 def measure_clock_offset_ns(device: Device) -> int:
-    """Return the nanoseconds to add to the device's clock to get `time.perf_counter_ns`."""
-    if EXTENSION not in device.info.extensions:
-        return 0  # the clocks cannot be related
+    """Return the nanoseconds to add to the device's clock to get `time.perf_counter_ns`; 0 where
+    the clocks cannot be related. Drivers of other systems than Linux do not know CLOCK_MONOTONIC.
+    """
+    if EXTENSION not in device.info.extensions or sys.platform != "linux":
+        return 0
     ask = vk.load_device_extension(device.handle, "vkGetCalibratedTimestampsEXT")
     arena = Arena()
     infos = arena.array("VkCalibratedTimestampInfoKHR", 2)

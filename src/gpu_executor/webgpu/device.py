@@ -10,7 +10,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpu_executor.common.fork import check_no_parent_gpus, skip_driver_cleanup_at_exit
+from gpu_executor.common.fork import (
+    check_no_parent_gpus,
+    register_at_fork,
+    skip_driver_cleanup_at_exit,
+)
 from gpu_executor.device_info import DeviceInfo, Kind, Limits
 from gpu_executor.errors import MissingExtraError, NoDeviceError
 from gpu_executor.kernel import Grid
@@ -138,6 +142,7 @@ class WebGpuDevice:
                 buffer_offset_alignment=adapter.limits["min-storage-buffer-offset-alignment"],
                 non_coherent_atom=1,
                 subgroup_size=0,
+                min_subgroup_size=0,
                 timestamp_period_ns=0.0,
                 host_import_alignment=0,
             ),
@@ -240,7 +245,13 @@ def _list_adapters(wgpu: Any) -> list[Any]:
         )
 
     with _keep_from_wayland():
-        return sorted(wgpu.gpu.enumerate_adapters_sync(), key=rank)
+        try:
+            adapters = wgpu.gpu.enumerate_adapters_sync()
+        except (OSError, RuntimeError) as error:  # wgpu-py has a library for each system
+            raise NoDeviceError(
+                f"wgpu-py does not list adapters: {error}. Install wgpu-py for this system again"
+            ) from error
+        return sorted(adapters, key=rank)
 
 
 @contextlib.contextmanager
@@ -310,7 +321,6 @@ def _note_fork() -> None:
     _opening.release()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_opening.acquire, after_in_parent=_opening.release, after_in_child=_note_fork
-    )
+register_at_fork(
+    before=_opening.acquire, after_in_parent=_opening.release, after_in_child=_note_fork
+)

@@ -54,7 +54,8 @@ def _make_events(spans: Sequence[Span], pid: int, first: int) -> list[Event]:
 def _write(events: list[Event], path: Path) -> None:
     """Write the file; one that cannot be written raises `SettingsError`, and no span is lost."""
     try:
-        path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}))
+        content = json.dumps({"traceEvents": events, "displayTimeUnit": "ns"})
+        path.write_text(content, encoding="utf-8")
     except OSError as error:
         raise SettingsError(
             f"the trace was not written: {error}; the profile still has it: call save_trace with "
