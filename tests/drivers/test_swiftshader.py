@@ -1,7 +1,7 @@
 """SwiftShader: a driver of Vulkan without 64-bit types, with one queue and subgroups of four.
 
 It compiles slowly and keeps no pipelines, so sizes are small, what needs many pipelines is slow,
-and matrix products are left out: one of their pipelines takes minutes and gigabytes.
+and matrix products are left out: `matmul_u32` is not compiled after a minute, with 3 GB in use.
 """
 
 from __future__ import annotations
@@ -19,22 +19,6 @@ import gpu_executor as gx
 from gpu_executor import fields, kzg
 from gpu_executor.curves import Curve
 from gpu_executor.kzg import pairing
-from tests.conformance.test_device_arrays import (
-    test_an_initial_value_does_not_overwrite_an_input,
-    test_device_arrays_in_device_arrays_out,
-    test_each_job_follows_the_rule_by_itself,
-    test_inputs_and_outputs_may_be_any_views,
-    test_keep_false_and_a_numpy_out_fetch,
-    test_numpy_arrays_are_copied_before_the_call_returns,
-    test_overlapping_outputs_are_refused,
-)
-from tests.conformance.test_graphs import (
-    test_copies_and_assignments_are_recorded,
-    test_numpy_arrays_keep_the_value_that_they_had_when_recorded,
-    test_operations_are_recorded_and_run_when_the_graph_is_called,
-    test_the_inputs_themselves_may_be_passed_in_any_order,
-)
-from tests.conformance.test_interface import CHECKS
 from tests.conftest import elements
 from tests.support.curves_under_test import (
     FILLS_WORDS,
@@ -51,23 +35,16 @@ from tests.support.kzg_setups import (
     multiply_generator,
     write_known_setup,
 )
-from tests.support.pages import run_blocks
+from tests.support.pages import (
+    REPOSITORY,
+    find_expected_output,
+    make_print,
+    matches,
+    parse_program,
+    run_blocks,
+)
 from tests.support.swiftshader import open_swiftshader, use_swiftshader
-from tests.test_readme import README, find_expected_output, make_print, matches, parse_program
 
-__all__ = [  # run here with the fixture `backend` of this module
-    "test_an_initial_value_does_not_overwrite_an_input",
-    "test_copies_and_assignments_are_recorded",
-    "test_device_arrays_in_device_arrays_out",
-    "test_each_job_follows_the_rule_by_itself",
-    "test_inputs_and_outputs_may_be_any_views",
-    "test_keep_false_and_a_numpy_out_fetch",
-    "test_numpy_arrays_are_copied_before_the_call_returns",
-    "test_numpy_arrays_keep_the_value_that_they_had_when_recorded",
-    "test_operations_are_recorded_and_run_when_the_graph_is_called",
-    "test_overlapping_outputs_are_refused",
-    "test_the_inputs_themselves_may_be_passed_in_any_order",
-]
 Array = npt.NDArray[Any]
 NAMED_FIELDS = (
     "KOALABEAR", "BN254_FR", "BN254_FQ", "BLS12_381_FR", "BLS12_381_FQ", "BLS12_377_FR",
@@ -81,11 +58,6 @@ def backend(gpu: gx.PersistentVulkanBackend) -> Iterator[gx.PersistentVulkanBack
     with open_swiftshader() as opened:
         assert "shaderInt64" not in opened.device.features
         yield opened
-
-
-@pytest.mark.parametrize("method", [name for name in CHECKS if name != "close"])
-def test_every_method_of_a_backend(backend: gx.PersistentVulkanBackend, method: str) -> None:
-    CHECKS[method](backend)
 
 
 def check_field(backend: gx.PersistentVulkanBackend, field: gx.Field) -> None:
@@ -161,7 +133,7 @@ def test_large_transforms(backend: gx.PersistentVulkanBackend, name: str) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["i4", "u8", "i8", "f4", "f8"])
+@pytest.mark.parametrize("dtype", ["i4", "u8", "f4"])
 def test_sort_of_other_dtypes(backend: gx.PersistentVulkanBackend, dtype: str) -> None:
     keys = draw_keys(dtype, 1000)
     keys = np.nan_to_num(keys) if keys.dtype.kind == "f" else keys
@@ -191,11 +163,11 @@ def test_a_commitment(backend: gx.PersistentVulkanBackend, tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_the_program_of_the_readme() -> None:
-    text = README.read_text()
+    text = (REPOSITORY / "README.md").read_text()
     blocks = parse_program(text)
     expected, printed = find_expected_output(text, blocks), dict[int, str]()
     with use_swiftshader():
         assert "SwiftShader" in gx.devices()[0].name
-        run_blocks(README, blocks, {"print": make_print(printed)})
+        run_blocks(REPOSITORY / "README.md", blocks, {"print": make_print(printed)})
     assert printed.keys() == expected.keys()
     assert all(matches(value, printed[line]) for line, value in expected.items())
