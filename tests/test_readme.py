@@ -6,63 +6,24 @@ any text. Each `print` of the page has such a comment, so every value on the pag
 
 from __future__ import annotations
 
-import ast
-import importlib.util
 import re
-import sys
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import gpu_executor as gx
-from tests.support.pages import BLOCK, REPOSITORY, parse_blocks, run_blocks
+from tests.support.pages import (
+    BLOCK,
+    REPOSITORY,
+    find_expected_output,
+    make_print,
+    matches,
+    parse_program,
+    run_blocks,
+)
 
 README, TOUR = REPOSITORY / "README.md", REPOSITORY / "docs" / "tour.md"
-NEEDS_RAY = "# This block needs Ray"
-EXPECTED = re.compile(r"# -> (.*)$")
-
-
-def parse_program(text: str) -> list[ast.Module]:
-    """The page's Python blocks. One that needs Ray is left out where Ray is not installed."""
-    has_ray = importlib.util.find_spec("ray") is not None
-    texts, blocks = BLOCK.findall(text), parse_blocks(text)
-    return [
-        block
-        for block, source in zip(blocks, texts, strict=True)
-        if has_ray or not source.startswith(NEEDS_RAY)
-    ]
-
-
-def find_expected_output(text: str, blocks: list[ast.Module]) -> dict[int, str]:
-    """What each call of `print` must print, by the line on which the call begins."""
-    lines = text.splitlines()
-    nodes = [node for block in blocks for node in ast.walk(block) if isinstance(node, ast.Call)]
-    expected = {}
-    for node in nodes:
-        if isinstance(node.func, ast.Name) and node.func.id == "print":
-            last = node.end_lineno or node.lineno
-            comment = EXPECTED.search(lines[last - 1]) or EXPECTED.search(lines[last])
-            assert comment, f"line {node.lineno}: a print without `# ->`"
-            expected[node.lineno] = comment[1]
-    return expected
-
-
-def make_print(printed: dict[int, str]) -> Callable[..., None]:
-    """A `print` that stores its text under the line of the caller."""
-
-    def print_to_store(*values: object) -> None:
-        line = sys._getframe(1).f_lineno
-        assert line not in printed, f"line {line}: a print that is called twice"
-        printed[line] = " ".join(map(str, values))
-
-    return print_to_store
-
-
-def matches(expected: str, printed: str) -> bool:
-    """Whether a text is the expected one, in which `...` stands for any text."""
-    return re.fullmatch(".*".join(map(re.escape, expected.split("..."))), printed) is not None
 
 
 @pytest.fixture(autouse=True)

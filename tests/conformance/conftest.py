@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
@@ -9,6 +10,7 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.backend import BACKENDS, SUPPORTED_BY, Backend, open_backend
+from tests.support.swiftshader import use_swiftshader
 
 Case = TypeVar("Case")
 
@@ -23,15 +25,34 @@ UNDER_TEST = (*BACKENDS, "executor")
 """The names of the backends, and that of a `GpuExecutor` on a Vulkan device."""
 
 
-def open_under_test(name: str) -> Backend:
-    """Open a backend by its name; "executor" is a `GpuExecutor`."""
-    return gx.GpuExecutor("vulkan") if name == "executor" else open_backend(name)
+SWIFTSHADER = "swiftshader"
+"""A Vulkan backend on the other software driver, which has no 64-bit types."""
+
+
+@contextlib.contextmanager
+def open_under_test(name: str) -> Iterator[Backend]:
+    """Open a backend by its name; "executor" is a `GpuExecutor`. Devices that are opened meanwhile
+    are those of the same driver."""
+    with contextlib.ExitStack() as opened:
+        if name == SWIFTSHADER:
+            opened.enter_context(use_swiftshader())
+            yield opened.enter_context(open_backend("vulkan"))
+        elif name == "executor":
+            yield opened.enter_context(gx.GpuExecutor("vulkan"))
+        else:
+            yield opened.enter_context(open_backend(name))
 
 
 def list_able(method: str) -> tuple[str, ...]:
     """The names of those that support a method."""
     able = SUPPORTED_BY.get(method, tuple(BACKENDS))
     return (*able, "executor")
+
+
+def without_swiftshader(method: str) -> pytest.MarkDecorator:
+    """Run a test on all that support a method but SwiftShader, which takes many seconds to compile
+    transforms and products of large numbers, and minutes for products of matrices."""
+    return pytest.mark.parametrize("backend", list_able(method), indirect=True, scope="module")
 
 
 @pytest.fixture(scope="module", params=UNDER_TEST)

@@ -14,7 +14,7 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.backend import Backend
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
-from tests.conformance.conftest import list_able, open_under_test
+from tests.conformance.conftest import SWIFTSHADER, list_able, open_under_test, without_swiftshader
 from tests.support.contract_kernels import expect_scaled, expect_step, scale, step
 from tests.support.jobs import ADD_U32, FQ_ADD, TOO_LARGE, field_job
 
@@ -25,7 +25,7 @@ FIELD = gx.fields.BLS12_381_FR
 SMALL_FIELD = gx.fields.BABYBEAR  # its pipelines compile quickly
 
 
-@pytest.fixture(scope="module", params=list_able("to_device"))
+@pytest.fixture(scope="module", params=[*list_able("to_device"), SWIFTSHADER])
 def backend(request: pytest.FixtureRequest, gpu: gx.PersistentVulkanBackend) -> Iterator[Backend]:
     with open_under_test(request.param) as opened:
         yield opened
@@ -93,6 +93,7 @@ def test_inputs_and_outputs_may_be_any_views(backend: Backend, view: slice) -> N
     np.testing.assert_array_equal(a.numpy(), expected)
 
 
+@without_swiftshader("to_device")
 def test_arrays_of_several_axes_and_transposed_arrays(backend: Backend) -> None:
     a, b = words(30, 40), words(40, 30, seed=2)
     there, other = backend.to_device(a), backend.to_device(b)
@@ -113,6 +114,7 @@ def test_an_in_out_argument_changes_only_as_out(backend: Backend) -> None:
     np.testing.assert_array_equal(x.numpy(), expect_step(X, Y))
 
 
+@without_swiftshader("to_device")
 def test_a_kernel_that_reads_in_any_order_may_write_over_its_input(backend: Backend) -> None:
     a, b = words(130, 130), words(130, 130, seed=2)
     x, y = backend.to_device(a), backend.to_device(b)
@@ -217,6 +219,7 @@ def test_an_array_of_another_backend_is_refused_and_can_be_copied(backend: Backe
 # --- fields ---
 
 
+@without_swiftshader("to_device")
 def test_field_operations_and_calls_run_in_program_order(backend: Backend) -> None:
     values = [3, 5, 7, 1 << 200]
     x = backend.to_device(FIELD.encode(values))
@@ -227,6 +230,7 @@ def test_field_operations_and_calls_run_in_program_order(backend: Backend) -> No
     assert z.ints().tolist() == [(v * v + v + 1) % FIELD.modulus for v in values]
 
 
+@without_swiftshader("to_device")
 def test_a_field_array_on_the_device_has_every_kind_of_operation(backend: Backend) -> None:
     p, values = SMALL_FIELD.modulus, [0, 1, 5, 1 << 30, 7, 8, 9, 10]
     x = backend.to_device(SMALL_FIELD.encode(values))

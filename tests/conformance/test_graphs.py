@@ -13,7 +13,7 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.backend import Backend
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
-from tests.conformance.conftest import list_able, open_under_test
+from tests.conformance.conftest import SWIFTSHADER, list_able, open_under_test, without_swiftshader
 from tests.support.jobs import ADD_U32, FQ_ADD, TOO_LARGE, check_sums, field_job
 
 Array = npt.NDArray[Any]
@@ -21,7 +21,7 @@ FIELD = gx.fields.BLS12_381_FR
 SMALL_FIELD = gx.fields.BABYBEAR  # its pipelines compile quickly
 
 
-@pytest.fixture(scope="module", params=list_able("graph"))
+@pytest.fixture(scope="module", params=[*list_able("graph"), SWIFTSHADER])
 def backend(request: pytest.FixtureRequest, gpu: gx.PersistentVulkanBackend) -> Iterator[Backend]:
     with open_under_test(request.param) as opened:
         yield opened
@@ -48,6 +48,7 @@ def test_operations_are_recorded_and_run_when_the_graph_is_called(backend: Backe
     np.testing.assert_array_equal(y.numpy(), A + B)
 
 
+@without_swiftshader("graph")
 def test_field_operations_of_every_kind_are_recorded(backend: Backend) -> None:
     p = SMALL_FIELD.modulus
     x = backend.to_device(SMALL_FIELD.encode(range(8)))
@@ -74,6 +75,7 @@ def test_field_operations_of_every_kind_are_recorded(backend: Backend) -> None:
         assert found[5] == [value + 1 for value in expected[2:5]]
 
 
+@without_swiftshader("graph")
 def test_arguments_are_converted_or_refused(backend: Backend) -> None:
     x = backend.to_device(FIELD.encode([1, 2, 3]))
     with backend.graph(x) as run:
@@ -200,6 +202,7 @@ def test_a_graph_is_recorded_once_and_not_inside_another(backend: Backend) -> No
     np.testing.assert_array_equal(y.numpy(), 2 * A)
 
 
+@without_swiftshader("graph")
 def test_a_decorated_function_finds_its_device(backend: Backend) -> None:
     calls = []
 

@@ -24,7 +24,13 @@ from gpu_executor.errors import (
 )
 from gpu_executor.telemetry.profile import STAGES as PROFILED_STAGES
 from gpu_executor.telemetry.stages import STAGES
-from tests.conformance.conftest import limit_cases, list_able, open_under_test
+from tests.conformance.conftest import (
+    SWIFTSHADER,
+    UNDER_TEST,
+    limit_cases,
+    list_able,
+    open_under_test,
+)
 from tests.support.contract_kernels import expect_scaled, scale
 from tests.support.jobs import ADD_U32, FQ_ADD, TOO_LARGE, check_sums, field_job, word_jobs
 
@@ -39,6 +45,12 @@ RUN_ALL: list[RunAll] = [
     lambda backend, *arguments, **options: list(backend.stream(*arguments, **options)),
 ]
 """The methods that run many jobs."""
+
+
+@pytest.fixture(scope="module", params=[*UNDER_TEST, SWIFTSHADER])
+def backend(request: pytest.FixtureRequest, gpu: gx.PersistentVulkanBackend) -> Iterator[Backend]:
+    with open_under_test(request.param) as opened:
+        yield opened
 
 
 def words(count: int, seed: int = 0) -> Array:

@@ -24,7 +24,7 @@ from gpu_executor.primes import BLS12_381_FR
 from gpu_executor.spirv import CAPABILITY_NAMES
 from gpu_executor.vulkan import device, instance
 from gpu_executor.vulkan.binding import enumerate_with, vk
-from gpu_executor.vulkan.pipeline import check_device_runs
+from gpu_executor.vulkan.device_checks import check_device_runs
 from tests.support.vulkan_faults import Fail, fail
 
 __all__ = ["fail"]  # a fixture

@@ -23,6 +23,7 @@ from gpu_executor.plan.forecast import DataPath, QueueUse
 from gpu_executor.plan.request import Request, RunOptions
 from gpu_executor.plan.strategy import choose_by_calibration, choose_by_thresholds
 from gpu_executor.settings import Settings
+from gpu_executor.spirv import INT64
 
 WORK_GROUP_SIZES = (64, 128, 256, 512)
 DEFAULT_WORK_GROUP = 128
@@ -50,6 +51,15 @@ def choose_work_groups(
         size, why = _choose_work_group_size(kernel, count, y * z, device)
         reasons.append(f"work-group: {size} of {WORK_GROUP_SIZES}, {why}")
     return size, choose_elements_per_invocation(kernel, count, device)
+
+
+def _describe_integers(kernel: Kernel, device: DeviceInfo) -> list[str]:
+    """Say how a kernel computes with 64-bit integers, if it has any."""
+    if INT64 not in kernel.interface.capabilities:
+        return []
+    if "shaderInt64" in device.features:
+        return ["integers: 64-bit integers, which the device has"]
+    return ["integers: pairs of words, since the device has no 64-bit integers"]
 
 
 def depends_on_size(kernel: Kernel) -> bool:
@@ -225,7 +235,7 @@ def make_plan(
         queues=choice.queues,
         work_group=work_group,
         per_invocation=per_invocation,
-        reasons=(path_reason, *work_group_reasons, *others),
+        reasons=(path_reason, *work_group_reasons, *_describe_integers(kernel, device), *others),
         foreseen=choice.foreseen,
     )
 
@@ -249,6 +259,7 @@ def plan_on_device(signature: Signature, device: DeviceInfo) -> CallPlan:
             or count,
             device.limits.max_work_group_count[0] * per_group,
         )
+    reasons += _describe_integers(kernel, device)
     return CallPlan(
         count, "device-resident", chunk, 1, 1, "one", work_group, per_invocation, tuple(reasons)
     )

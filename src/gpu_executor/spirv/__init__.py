@@ -26,6 +26,7 @@ from gpu_executor.spirv.constants import SpecConstant
 from gpu_executor.spirv.element_order import is_read_before_written
 from gpu_executor.spirv.interface import (
     CAPABILITY_NAMES,
+    INT64,
     LocalSize,
     ShaderInterface,
     read_interface,
@@ -35,6 +36,7 @@ from gpu_executor.spirv.push_constants import move_to_uniform_buffer
 
 __all__ = [
     "CAPABILITY_NAMES",
+    "INT64",
     "Access",
     "BlockMember",
     "LocalSize",

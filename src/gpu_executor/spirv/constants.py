@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 import operator
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from gpu_executor.common.lean_dataclass import dataclass
@@ -33,8 +33,13 @@ _OPERATIONS: dict[int, Callable[[int, int], int]] = {
     139: operator.mod,  # OpSMod
     194: operator.rshift, 195: operator.rshift, 196: operator.lshift,
     197: operator.or_, 198: operator.xor, 199: operator.and_,
+    166: operator.or_, 167: operator.and_, 164: operator.eq, 165: operator.ne,  # of bools
     170: operator.eq, 171: operator.ne, 172: operator.gt, 173: operator.gt, 174: operator.ge,
     175: operator.ge, 176: operator.lt, 177: operator.lt, 178: operator.le, 179: operator.le,
+}  # fmt: skip
+_UNARY: dict[int, Callable[[int], int]] = {
+    _UCONVERT: operator.pos, _SCONVERT: operator.pos, 126: operator.neg, 200: operator.invert,
+    168: operator.not_,  # OpLogicalNot
 }  # fmt: skip
 _SHIFTS = frozenset((194, 195, 196))
 # OpSConvert, OpSDiv, OpSRem, OpSMod, comparisons, OpShiftRightArithmetic: their operands are
@@ -59,6 +64,11 @@ class SpecConstant:
             return struct.pack(_FORMATS[self.kind, self.bits], value)
         except (struct.error, OverflowError):
             raise self._make_refusal(value) from None
+
+    def decode(self, encoded: bytes) -> int | float | bool:
+        """Return the value of bytes that `encode` made."""
+        value: int | float = struct.unpack(_FORMATS[self.kind, self.bits], encoded)[0]
+        return bool(value) if self.kind == "bool" else value
 
     def _is_of_kind(self, value: object) -> bool:
         if self.kind == "bool" or isinstance(value, bool):
@@ -179,38 +189,51 @@ def _evaluate_operation(
         if not composite.endswith("ConstantComposite") or operands[4] >= len(parts) - 2:
             return None
         return evaluate_integer(module, parts[2 + operands[4]], values, results, depth)
-    known: list[int] = []
-    for at, each in enumerate(operands[3:]):
+    arguments: list[tuple[int, int | None]] = []
+    for each in operands[3:]:
         value = evaluate_integer(module, each, values, results, depth)
         if value is None:
             return None
-        is_amount = operands[2] in _SHIFTS and at == 1
-        signed = operands[2] in _SIGNED and not is_amount
-        known.append(_reinterpret(module, each, value, signed=signed))
-    result = _operate(operands[2], known)
-    scalar = read_scalar_type(module, operands[0])
-    if result is None or scalar is None:  # the result is a bool
+        scalar = read_scalar_type(module, next(iter(module.definition(each)[1]), 0))
+        arguments.append((value, scalar and scalar[1]))
+    return compute_integer(operands[2], arguments, read_scalar_type(module, operands[0]))
+
+
+def compute_integer(
+    opcode: int, arguments: Sequence[tuple[int, int | None]], kind: tuple[Kind, int] | None
+) -> int | None:
+    """Return the result of an operation on integers and bools; None if it is undefined.
+
+    Each argument has a value and its bits, None for a bool. `kind` is the type of the result, None
+    for a bool.
+    """
+    known = [
+        _reinterpret(value, bits, signed=opcode in _SIGNED and not (opcode in _SHIFTS and at == 1))
+        for at, (value, bits) in enumerate(arguments)
+    ]
+    result = _operate(opcode, known)
+    if result is None or kind is None:
         return result
-    kind, bits = scalar
-    result &= (1 << bits) - 1
-    return result - (1 << bits) if kind == "int" and result >> (bits - 1) else result
+    return _reinterpret(result, kind[1], signed=kind[0] == "int")
 
 
-def _reinterpret(module: Module, target: int, value: int, *, signed: bool) -> int:
-    """Return the value of a constant, read as a signed or as an unsigned integer of its width."""
-    type_id = next(iter(module.definition(target)[1]), 0)
-    scalar = read_scalar_type(module, type_id)
-    if scalar is None:  # a bool
+def _reinterpret(value: int, bits: int | None, *, signed: bool) -> int:
+    """Return an integer, read as a signed or as an unsigned one of its width; a bool as it is."""
+    if bits is None:
         return value
-    bits = scalar[1]
     value &= (1 << bits) - 1
     return value - (1 << bits) if signed and value >> (bits - 1) else value
 
 
+def can_compute(opcode: int) -> bool:
+    """Whether `compute_integer` knows an operation."""
+    return opcode in _OPERATIONS or opcode in _UNARY or opcode == _SELECT
+
+
 def _operate(opcode: int, arguments: list[int]) -> int | None:
     """Return the result of one operation on integers; None if it is unknown or undefined."""
-    if opcode in (_UCONVERT, _SCONVERT) and len(arguments) == 1:
-        return arguments[0]
+    if opcode in _UNARY and len(arguments) == 1:
+        return int(_UNARY[opcode](*arguments))
     if opcode == _SELECT and len(arguments) == 3:
         return arguments[1] if arguments[0] else arguments[2]
     if opcode not in _OPERATIONS or len(arguments) != 2:

@@ -8,6 +8,7 @@ here is far from all that makes a module valid: see `validation.py`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from typing import Any, cast
 
@@ -132,6 +133,33 @@ class _Tables:
 
 
 _TABLES = _Tables()
+
+
+@functools.cache
+def has_typed_result(opcode: int) -> bool:
+    """Whether an instruction begins with the type of its result and the result."""
+    return int(_TABLES.result[opcode]) == 2
+
+
+@functools.cache
+def _list_value_places(opcode: int) -> tuple[int, ...]:
+    """Which of the first operands are ids, without the type of the result and the result."""
+    first = 2 if has_typed_result(opcode) else 0
+    ids = int(_TABLES.ids[opcode])
+    return tuple(place for place in range(first, _LAST_BIT) if ids >> (place + 1) & 1)
+
+
+def list_values(opcode: int, operands: tuple[int, ...]) -> list[int]:
+    """The ids of an instruction of a function that are not the type of its result or the result:
+    values, pointers and labels, without literals."""
+    if opcode == _EXTENDED:
+        return list(operands[4:])  # behind the instruction set and its instruction
+    places = _list_value_places(opcode)
+    found = [operands[place] for place in places if place < len(operands)]
+    if places and places[-1] == _LAST_BIT - 1:
+        found += operands[_LAST_BIT:]
+    return found
+
 
 # The classes of instructions in and around functions, and which of them may follow which.
 _OTHER, _BEGIN, _PARAMETER, _LABEL, _TERMINATOR, _END = range(6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from dataclasses import field
 
 from gpu_executor.common.lean_dataclass import dataclass
@@ -49,6 +50,8 @@ CAPABILITY_NAMES: dict[int, str] = {
     6034: "AtomicFloat64AddEXT", 6095: "AtomicFloat16AddEXT",
 }
 # fmt: on
+INT64 = 11
+"""The capability of 64-bit integers."""
 _REFUSED_CAPABILITIES = {
     6: "OpenCL SPIR-V is not Vulkan SPIR-V; compile for Vulkan (glslc, or clspv for OpenCL C)",
     # An untyped variable has no pointee type, so the reader cannot tell what it binds.
@@ -113,6 +116,13 @@ class ShaderInterface:
     def has_shared_memory(self) -> bool:
         """Whether the code uses `shared` variables."""
         return bool(self.shared_memory)
+
+    def decode_constants(
+        self, encoded: Iterable[tuple[int, bytes]]
+    ) -> dict[int, int | float | bool]:
+        """Return the values of specialization constants from their bytes, by SpecId."""
+        found = {each.spec_id: each for each in self.constants}
+        return {spec_id: found[spec_id].decode(value) for spec_id, value in encoded}
 
     def constant(self, spec_id: int) -> SpecConstant | None:
         """Return the specialization constant with that SpecId; None if there is none."""

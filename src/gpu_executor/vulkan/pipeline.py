@@ -1,147 +1,36 @@
-"""Compute pipelines: checks that a device can run a kernel, and an LRU cache of pipelines.
+"""Compute pipelines, and an LRU cache of them.
 
 A pipeline is created at its first use and cached under the SHA-256 of its SPIR-V and its
-specialization constants. A driver may crash on code that its device does not support, so every
-kernel is checked against the device before its shader module is created.
+specialization constants. Where the device has no 64-bit integers, the code is lowered to pairs of
+words first.
 """
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Mapping, Sequence
 
 from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.common.lru import LruCache
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.errors import DeviceLacksError
+from gpu_executor.errors import DeviceLacksError, SpirvError
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.modules import SpecId, get_digests
 from gpu_executor.settings import SpirvVal
-from gpu_executor.spirv import (
-    CAPABILITY_NAMES,
-    lower_ballot_find_lsb,
-    move_to_uniform_buffer,
-)
+from gpu_executor.spirv import INT64, lower_ballot_find_lsb, move_to_uniform_buffer
 from gpu_executor.spirv.validation import validate_module
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.device import Device
+from gpu_executor.vulkan.device_checks import (
+    check_device_runs,
+    check_shared_memory,
+    check_work_group,
+    describe_alternatives,
+)
 
-NO_FEATURE_NEEDED = {"Shader", "Matrix"}
-FEATURE_OF_CAPABILITY = {
-    "GroupNonUniform": "subgroup basic",
-    "GroupNonUniformVote": "subgroup vote",
-    "GroupNonUniformArithmetic": "subgroup arithmetic",
-    "GroupNonUniformBallot": "subgroup ballot",
-    "GroupNonUniformShuffle": "subgroup shuffle",
-    "GroupNonUniformShuffleRelative": "subgroup shuffle relative",
-    "GroupNonUniformClustered": "subgroup clustered",
-    "GroupNonUniformQuad": "subgroup quad",
-    "SubgroupBallotKHR": "subgroup ballot",
-    "SubgroupVoteKHR": "subgroup vote",
-    "AtomicFloat32AddEXT": "shaderBufferFloat32AtomicAdd",
-    "AtomicFloat64AddEXT": "shaderBufferFloat64AtomicAdd",
-    "AtomicFloat32MinMaxEXT": "shaderBufferFloat32AtomicMinMax",
-    "AtomicFloat64MinMaxEXT": "shaderBufferFloat64AtomicMinMax",
-    "StoragePushConstant16": "storagePushConstant16",
-    "StoragePushConstant8": "storagePushConstant8",
-    "Int64": "shaderInt64",
-    "Int64Atomics": "shaderBufferInt64Atomics",
-    "Int16": "shaderInt16",
-    "Int8": "shaderInt8",
-    "Float64": "shaderFloat64",
-    "Float16": "shaderFloat16",
-    "StorageBuffer16BitAccess": "storageBuffer16BitAccess",
-    "UniformAndStorageBuffer16BitAccess": "uniformAndStorageBuffer16BitAccess",
-    "StorageBuffer8BitAccess": "storageBuffer8BitAccess",
-    "UniformAndStorageBuffer8BitAccess": "uniformAndStorageBuffer8BitAccess",
-    "VariablePointersStorageBuffer": "variablePointersStorageBuffer",
-    "VariablePointers": "variablePointers",
-    "VulkanMemoryModel": "vulkanMemoryModel",
-    "VulkanMemoryModelDeviceScope": "vulkanMemoryModelDeviceScope",
-    "PhysicalStorageBufferAddresses": "bufferDeviceAddress",
-    # This package's kernels require it for f64. Which width a user's kernel means is not read.
-    "RoundingModeRTZ": "shaderRoundingModeRTZFloat64",
-}
 RADV = "radv"
 """The name of Mesa's driver for AMD GPUs."""
-SPIRV_OF_VULKAN = {(1, 2): (1, 5), (1, 3): (1, 6)}
-"""The newest SPIR-V version that each Vulkan version supports (Vulkan 1.3, appendix A)."""
-
-
-def check_device_runs(kernel: Kernel, info: DeviceInfo) -> None:
-    """Raise `DeviceLacksError` if the device lacks a feature or limit that the kernel needs."""
-    where, interface, limits = f"kernel {kernel.name!r}", kernel.interface, info.limits
-    newest = SPIRV_OF_VULKAN.get(info.api_version[:2], (1, 6))
-    if interface.version > newest:
-        raise DeviceLacksError(
-            f"{where} is SPIR-V {_format_version(interface.version)}; {info.name} takes up to "
-            f"{_format_version(newest)} (compile for an older target: glslc --target-env=vulkan1.2)"
-        )
-    if interface.local_size.by_id and "maintenance4" not in info.features:
-        raise DeviceLacksError(
-            f"{where} has a work-group size by LocalSizeId; {info.name} lacks maintenance4 "
-            "(compile for an older target: glslc --target-env=vulkan1.2)"
-        )
-    for capability in sorted(interface.capabilities):
-        name = CAPABILITY_NAMES.get(capability, f"capability {capability}")
-        if name in NO_FEATURE_NEEDED:
-            continue
-        feature = FEATURE_OF_CAPABILITY.get(name)
-        if feature is None:
-            raise DeviceLacksError(
-                f"{where} needs the SPIR-V capability {name}, which gpu_executor does not enable"
-            )
-        if feature not in info.features:
-            raise DeviceLacksError(
-                f"{where} needs {name}; {info.name} lacks {feature}{_explain_lack(info, feature)}"
-            )
-    if kernel.push_bytes > limits.max_push_constants:
-        raise DeviceLacksError(
-            f"{where} has {kernel.push_bytes} bytes of push constants; {info.name} takes "
-            f"{limits.max_push_constants}"
-        )
-    uniform = interface.uniform
-    if uniform is not None and uniform.nbytes > limits.max_uniform_buffer_range:
-        raise DeviceLacksError(
-            f"{where} has a uniform buffer of {uniform.nbytes:,} bytes; {info.name} takes "
-            f"{limits.max_uniform_buffer_range:,}; pass the values as an array"
-        )
-    if kernel.bindings > limits.max_bound_buffers:
-        raise DeviceLacksError(
-            f"{where} binds {kernel.bindings} buffers; {info.name} takes {limits.max_bound_buffers}"
-        )
-
-
-def _explain_lack(info: DeviceInfo, feature: str) -> str:
-    if not feature.startswith("subgroup") or not info.has_unreliable_subgroups:
-        return ""
-    return f" that works in its subgroups of {info.limits.subgroup_size}; update MoltenVK to 1.4.2"
-
-
-def check_work_group(kernel: Kernel, work_group: int, info: DeviceInfo) -> None:
-    """Raise `DeviceLacksError` if the work-group is larger than the device allows."""
-    limits = info.limits
-    size = (work_group, *kernel.local_size()[1:])
-    invocations = size[0] * size[1] * size[2]
-    fits = all(s <= most for s, most in zip(size, limits.max_work_group_size, strict=True))
-    if not fits or invocations > limits.max_work_group_invocations:
-        raise DeviceLacksError(
-            f"kernel {kernel.name!r} has work-groups of {size}; {info.name} takes up to "
-            f"{limits.max_work_group_size}, {limits.max_work_group_invocations} invocations in all"
-        )
-
-
-def check_shared_memory(kernel: Kernel, constants: Mapping[int, int], info: DeviceInfo) -> None:
-    """Raise `DeviceLacksError` if a work-group needs more shared memory than the device has.
-
-    `constants` are the values of specialization constants that the plan chose, by id.
-    """
-    needed = kernel.interface.shared_memory.measure({**dict(kernel.constants), **constants})
-    if needed > info.limits.max_shared_memory:
-        raise DeviceLacksError(
-            f"kernel {kernel.name!r} needs {needed} bytes of shared memory in a work-group; "
-            f"{info.name} has {info.limits.max_shared_memory}"
-        )
 
 
 def _make_module(device: Device, spirv: bytes) -> Handle:
@@ -152,10 +41,6 @@ def _make_module(device: Device, spirv: bytes) -> Handle:
     module = allocate_out("VkShaderModule")
     vk.vkCreateShaderModule(device.handle, info, vk.ffi.NULL, module)
     return module[0]
-
-
-def _format_version(version: tuple[int, int]) -> str:
-    return f"{version[0]}.{version[1]}"
 
 
 Constants = tuple[tuple[int, bytes], ...]
@@ -179,6 +64,8 @@ class Pipeline:
     """The binding of the uniform buffer that holds the push constants of a kernel with parameters,
     so that new values are not recorded; None if they are pushed."""
     users: int = 0
+    lowered: bool = False
+    """Whether 64-bit integers were lowered to pairs of words in its code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +76,8 @@ class PipelineStats:
     misses: int
     evictions: int
     kept: int
+    lowered: int
+    """How many were made with pairs of words in place of 64-bit integers."""
 
 
 class PipelineCache:
@@ -208,7 +97,7 @@ class PipelineCache:
         self._spirv_val = spirv_val
         self._pipelines: LruCache[Key, Pipeline] = LruCache()
         self._lock = threading.Lock()
-        self._hits = self._misses = self._evictions = 0
+        self._hits = self._misses = self._evictions = self._lowered = 0
 
     def acquire(
         self,
@@ -241,6 +130,7 @@ class PipelineCache:
                     driver_cache=self._driver_cache,
                     spirv_val=self._spirv_val,
                 )
+                self._lowered += pipeline.lowered
                 self._pipelines[key] = pipeline
             else:
                 self._hits += 1
@@ -261,7 +151,9 @@ class PipelineCache:
 
     def stats(self) -> PipelineStats:
         with self._lock:
-            return PipelineStats(self._hits, self._misses, self._evictions, len(self._pipelines))
+            return PipelineStats(
+                self._hits, self._misses, self._evictions, len(self._pipelines), self._lowered
+            )
 
     def _evict(self) -> None:
         """Destroy the least recently used pipelines that no recorded commands refer to."""
@@ -286,14 +178,7 @@ def make_pipeline(
     """
     info = device.info
     check_device_runs(kernel, info)
-    if kernel.digest not in get_digests():  # a test validates the package's own modules
-        validate_module(
-            kernel.spirv,
-            kernel.digest,
-            vulkan=info.api_version[:2],
-            features=info.features,
-            mode=spirv_val,
-        )
+    _validate(kernel, kernel.spirv, kernel.digest, info, spirv_val)
     null = vk.ffi.NULL
     interface, code, push_bytes = kernel.interface, kernel.spirv, kernel.push_bytes
     if info.driver == RADV and "GroupNonUniformBallot" in interface.capability_names():
@@ -305,6 +190,10 @@ def make_pipeline(
         params_binding = max([*interface.bindings, *uniforms]) + 1
         uniforms.append(params_binding)
         code, push_bytes = move_to_uniform_buffer(code, params_binding), 0
+    frozen, lowers = constants, INT64 in interface.capabilities
+    lowers = lowers and "shaderInt64" not in info.features
+    if lowers:
+        code, frozen = _lower(kernel, code, constants, info, spirv_val), ()
     set_layout = make_set_layout(device, interface.bindings, uniforms)
     layout = module = None
     try:
@@ -316,7 +205,7 @@ def make_pipeline(
             layout,
             module,
             kernel,
-            constants,
+            frozen,
         )
     except BaseException:
         if layout is not None:
@@ -327,7 +216,7 @@ def make_pipeline(
         if module is not None:
             vk.vkDestroyShaderModule(device.handle, module, null)
     key = (kernel.digest, constants, moves_params)
-    return Pipeline(key, set_layout, layout, handle, params_binding)
+    return Pipeline(key, set_layout, layout, handle, params_binding, lowered=lowers)
 
 
 def destroy_pipeline(device: Device, pipeline: Pipeline) -> None:
@@ -335,6 +224,36 @@ def destroy_pipeline(device: Device, pipeline: Pipeline) -> None:
     vk.vkDestroyPipeline(device.handle, pipeline.handle, vk.ffi.NULL)
     vk.vkDestroyPipelineLayout(device.handle, pipeline.layout, vk.ffi.NULL)
     vk.vkDestroyDescriptorSetLayout(device.handle, pipeline.set_layout, vk.ffi.NULL)
+
+
+def _validate(
+    kernel: Kernel, code: bytes, digest: str, info: DeviceInfo, spirv_val: SpirvVal
+) -> None:
+    """Raise SpirvError if the code of a user's kernel is invalid."""
+    if kernel.digest not in get_digests():  # a test validates the package's own modules
+        validate_module(
+            code, digest, vulkan=info.api_version[:2], features=info.features, mode=spirv_val
+        )
+
+
+def _lower(
+    kernel: Kernel, code: bytes, constants: Constants, info: DeviceInfo, spirv_val: SpirvVal
+) -> bytes:
+    """Return the code with these constants and with pairs of words for 64-bit integers."""
+    # Imported late: most devices have 64-bit integers.
+    from gpu_executor.spirv.int64_lowering import lower_int64
+    from gpu_executor.spirv.specialization import specialize
+
+    try:
+        specialized = specialize(code, kernel.interface.decode_constants(constants))
+        lowered = lower_int64(specialized)
+    except SpirvError as error:
+        raise DeviceLacksError(
+            f"kernel {kernel.name!r} needs Int64; {info.name} lacks shaderInt64 "
+            f"({describe_alternatives(kernel, 'shaderInt64')}), and {error}"
+        ) from error
+    _validate(kernel, lowered, hashlib.sha256(lowered).hexdigest(), info, spirv_val)
+    return lowered
 
 
 def choose_constants(kernel: Kernel, work_group: int, per_invocation: int) -> dict[int, int]:

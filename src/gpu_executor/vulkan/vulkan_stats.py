@@ -58,7 +58,8 @@ class Stats(BackendStats):
                 f"{self.chunks:,} chunks, {self.dispatches:,} dispatches on device arrays",
                 f"  time         {stages}",
                 f"  pipelines    {self.pipelines.kept} cached, {self.pipelines.hits:,} hits, "
-                f"{self.pipelines.misses:,} made, {self.pipelines.evictions:,} evicted",
+                f"{self.pipelines.misses:,} made, {self.pipelines.evictions:,} evicted, "
+                f"{self.pipelines.lowered:,} with pairs of words for 64-bit integers",
                 f"  disk cache   {self.disk_cache.path or 'off'}, "
                 f"{self.disk_cache.bytes_loaded:,} bytes read",
                 f"  slots        {self.slots.idle} idle, {self.slots.in_use} in use, "

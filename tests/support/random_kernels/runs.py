@@ -336,7 +336,7 @@ class KernelRun:
                 self._kernel = self._make()
             results = method(self._backend, self._kernel, prepared, **self._options)
         except DeviceLacksError as error:
-            names = re.findall(r"lacks (.*)", str(error))
+            names = re.findall(r"lacks ([^(]*[^( ])", str(error))
             if names:
                 tally.refused[names[0]] += 1
             else:
