@@ -7,7 +7,7 @@ PYTEST := $(PYTHON) -m pytest -q -n $(WORKERS) --no-loadscope-reorder
 # Without bytecode files every worker would rewrite the assertions of all tests again: 14 s.
 unexport PYTHONDONTWRITEBYTECODE
 # Files of every package that say within a minute whether a change holds.
-QUICK := \
+QUICK := tests/compile_report/test_report.py \
 	tests/test_public_names.py tests/test_settings.py tests/kernel/test_kernel.py \
 	tests/calls/test_call.py tests/arrays/test_overlaps.py tests/common/test_lru.py \
 	tests/conformance/test_interface.py tests/conformance/test_kernels.py \
