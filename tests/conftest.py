@@ -95,7 +95,17 @@ SHARED_PIPELINES = {
 """The files and folders whose tests run the same pipelines. Lavapipe translates each for up to
 seconds in every process."""
 GROUPS = {name: group for group, names in SHARED_PIPELINES.items() for name in names}
-LONG = (MAINNET, "BLS12-381", "tests/cluster", "transforms", "elements", "small curves")
+SWIFTSHADER, COMPILER = "tests/vulkan/test_swiftshader.py", "tests/compile_report/test_report.py"
+LONG = (
+    SWIFTSHADER,
+    COMPILER,
+    MAINNET,
+    "BLS12-381",
+    "tests/cluster",
+    "transforms",
+    "elements",
+    "small curves",
+)
 """The groups that take the longest, which run first. Files of seconds follow, so that no worker
 waits at the end for one that began such a group late."""
 
