@@ -94,7 +94,7 @@ def as_numbers(call: str, array: Any) -> Array:
         raise ArgumentTypeError(
             f"{call}: the array has the structured dtype {array.dtype}, and it takes numbers; pass "
             "the array to run as it is, whose keep=True leaves results on the device, or declare "
-            "the kernel's elements as words with dtypes= and pass array.view(np.uint32)"
+            "the kernel's elements as words with buffers= and pass array.view(np.uint32)"
         )
     raise ArgumentTypeError(
         f"{call}: the array has dtype {array.dtype}, and it takes numbers; array.view(dtype) reads "
