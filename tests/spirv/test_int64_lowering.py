@@ -1,7 +1,7 @@
 """Kernels with 64-bit integers compute the same without them.
 
-Each kernel runs on the device of the tests as it is and lowered, and is compared with exact
-integers.
+Each kernel runs on the device of the tests as it is and lowered, with both forms of products of
+words, and is compared with exact integers.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.spirv.int64_lowering import lower_int64
 from gpu_executor.spirv.interface import INT64, read_interface
+from gpu_executor.spirv.product_lowering import lower_products
 from gpu_executor.spirv.specialization import specialize
 from tests.support.glsl import compile_glsl
 
@@ -29,6 +30,8 @@ EDGES = (
 FORMS: dict[str, Callable[[bytes], bytes]] = {
     "64-bit integers": lambda code: code,
     "pairs of words": lower_int64,
+    "16-bit halves": lambda code: lower_products(lower_int64(code), "halves"),
+    "64-bit products": lambda code: lower_products(code, "int64"),
 }
 HEAD = """
 #extension GL_EXT_shader_explicit_arithmetic_types : require
@@ -80,7 +83,7 @@ def run(
     """The results of each pair of operands, in rows."""
     lowered = FORMS[form](specialize(code, {}))
     capabilities = read_interface(lowered).capabilities
-    assert (INT64 in capabilities) == (form == "64-bit integers")
+    assert (INT64 in capabilities) == (form in ("64-bit integers", "64-bit products"))
     parts = 2 if INT64 in capabilities else 4
     memory = len(read_interface(lowered).bindings) > 3  # of `STRUCTURES`, also behind the count
     kernel = gx.Kernel.from_spirv(
@@ -253,7 +256,7 @@ def test_arithmetic(gpu: gx.PersistentVulkanBackend, form: str, options: tuple[s
 
 @pytest.mark.parametrize("form", FORMS)
 def test_divisions(gpu: gx.PersistentVulkanBackend, form: str) -> None:
-    lowered = form == "pairs of words"
+    lowered = form in ("pairs of words", "16-bit halves")
     check(gpu, form, [*DIVISIONS, *[SIGNED_REMAINDER] * lowered])
 
 

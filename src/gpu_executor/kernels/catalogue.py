@@ -190,11 +190,22 @@ STRIDED_COPY_AXES = 4
 
 
 @functools.cache
-def strided_copy_kernel(unit: int) -> Kernel:
+def strided_copy_kernel(unit: int, *, words_only: bool = False) -> Kernel:
     """Return the kernel that copies units of 1, 2 or 4 bytes between arrays with any strides.
+    `words_only`: for a device whose buffers have no smaller integers than words.
 
     Its push constants (glsl/strided_copy.glsl) have `STRIDED_COPY_AXES` axes.
     """
+    if words_only and unit < 4:
+        return Kernel.from_spirv(
+            load_spirv("strided_copy_parts"),
+            count=True,
+            buffers=declare_buffers(1, [np.dtype(np.uint32)] * 2),
+            split="whole",
+            init=None,
+            constants={SpecId.UNIT_BITS: 8 * unit},
+            name=f"strided_copy_u{8 * unit}_parts",
+        )
     dtype = np.dtype(f"u{unit}")
     return Kernel.from_spirv(
         load_spirv(f"strided_copy_u{8 * unit}"),

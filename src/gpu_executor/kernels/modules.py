@@ -100,6 +100,7 @@ class SpecId(IntEnum):
     SCALES = 108
     REPEATS = 109
     LOG_SUBGROUP = 110
+    UNIT_BITS = 111
 
 
 F64_LIMB_BITS = 52

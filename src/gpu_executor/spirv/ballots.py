@@ -11,10 +11,11 @@ from gpu_executor.spirv.editor import Instruction, ModuleEditor, Op
 
 
 def lower_ballot_find_lsb(code: bytes) -> bytes:
-    """Return the module without OpGroupNonUniformBallotFindLSB, for subgroups of at most 64.
+    """Return the module without OpGroupNonUniformBallotFindLSB.
 
     The number of zeros below the lowest bit of a word x is z(x) = bitCount(~x & (x - 1)), which is
-    32 for 0. So the lowest bit of the words x, y is z(x) + (z(x) >> 5) * z(y).
+    32 for 0. So the lowest bit of the words x, y is z(x) + (z(x) >> 5) * z(y), and a ballot has
+    four words.
     """
     editor = ModuleEditor(code)
     if not any(opcode == Op.BALLOT_FIND_LSB for opcode, _ in editor.functions):
@@ -35,9 +36,12 @@ def lower_ballot_find_lsb(code: bytes) -> bytes:
             below = emit(Op.I_SUB, x, editor.find_constant(type_id, 1))
             return emit(Op.BIT_COUNT, emit(Op.BITWISE_AND, emit(Op.NOT, x), below))
 
-        low, high = count_zeros(0), count_zeros(1)
-        is_empty = emit(Op.SHIFT_RIGHT_LOGICAL, low, editor.find_constant(type_id, 5))
-        out.append((Op.I_ADD, (type_id, result, low, emit(Op.I_MUL, is_empty, high))))
+        found = count_zeros(3)
+        for number in (2, 1, 0):
+            zeros = count_zeros(number)
+            is_empty = emit(Op.SHIFT_RIGHT_LOGICAL, zeros, editor.find_constant(type_id, 5))
+            found = emit(Op.I_ADD, zeros, emit(Op.I_MUL, is_empty, found))
+        out.append((Op.COPY_OBJECT, (type_id, result, found)))
         return out
 
     editor.expand(expand)

@@ -1,8 +1,8 @@
 """`ModuleEditor`: a SPIR-V module whose instructions can be replaced.
 
 The passes that prepare a module for a device that lacks something are written with it:
-`specialization.py`, `int64_lowering.py`, `ballots.py`. They expect modules that `read_module`
-accepts.
+`specialization.py`, `int64_lowering.py`, `product_lowering.py` and others. They expect modules that
+`read_module` accepts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ class Op(IntEnum):
 
     UNDEF = 1
     NAME = 5
+    MEMBER_NAME = 6
+    EXTENSION = 10
+    EXTENDED_IMPORT = 11
     EXTENDED = 12
+    ENTRY_POINT = 15
     EXECUTION_MODE = 16
     CAPABILITY = 17
     TYPE_VOID = 19
@@ -57,6 +61,7 @@ class Op(IntEnum):
     ACCESS_CHAIN = 65
     IN_BOUNDS_ACCESS_CHAIN = 66
     DECORATE = 71
+    MEMBER_DECORATE = 72
     VECTOR_SHUFFLE = 79
     COMPOSITE_CONSTRUCT = 80
     COMPOSITE_EXTRACT = 81
@@ -97,16 +102,24 @@ class Op(IntEnum):
     NOT = 200
     BIT_COUNT = 205
     PHI = 245
+    LOOP_MERGE = 246
+    SELECTION_MERGE = 247
     LABEL = 248
+    BRANCH = 249
+    BRANCH_CONDITIONAL = 250
     SWITCH = 251
     RETURN_VALUE = 254
     EXECUTION_MODE_ID = 331
+    ELECT = 333
+    BALLOT = 339
+    BALLOT_BIT_COUNT = 342
     BALLOT_FIND_LSB = 343
 
 
 _TYPES = frozenset(range(Op.TYPE_VOID, Op.TYPE_FUNCTION + 1))
 _DECLARATIONS = _TYPES | frozenset(range(Op.CONSTANT_TRUE, Op.SPEC_CONSTANT_OP + 1)) | {Op.VARIABLE}
 _LINES = (8, 317)  # OpLine, OpNoLine
+_NAMES = (Op.NAME, Op.MEMBER_NAME, Op.DECORATE, Op.MEMBER_DECORATE)
 _STRUCTURAL = (Op.TYPE_STRUCT, Op.TYPE_ARRAY, Op.TYPE_RUNTIME_ARRAY)
 """Types that a module may declare several times: their decorations may differ."""
 
@@ -190,6 +203,27 @@ class ModuleEditor:
         """The word of a constant that `find_constant` returned; None for other ids."""
         return self._literals.get(constant)
 
+    def find_true(self, type_id: int) -> int:
+        """The id of the constant true; declared now if it is new."""
+        for opcode, found in self.declarations:
+            if opcode == Op.CONSTANT_TRUE:
+                return found[1]
+        self.declarations.append((Op.CONSTANT_TRUE, (type_id, made := self.make_id())))
+        return made
+
+    def find_library(self, name: str) -> int:
+        """The id of an imported instruction set; imported now if it is new."""
+        raw = name.encode() + b"\0"
+        raw += bytes(-len(raw) % 4)
+        words = struct.unpack(f"<{len(raw) // 4}I", raw)
+        for opcode, found in self.preamble:
+            if opcode == Op.EXTENDED_IMPORT and found[1:] == words:
+                return found[0]
+        # Behind the capabilities and extensions, before the memory model.
+        at = sum(opcode in (Op.CAPABILITY, Op.EXTENSION) for opcode, _ in self.preamble)
+        self.preamble.insert(at, (Op.EXTENDED_IMPORT, (made := self.make_id(), *words)))
+        return made
+
     def replace_types(self, replaced: dict[int, int]) -> None:
         """Replace the ids of types wherever they occur."""
         get = replaced.get
@@ -235,6 +269,22 @@ class ModuleEditor:
             if has_typed_result(opcode):
                 found[operands[1]] = operands[0]
         return found
+
+    def list_results(self) -> set[int]:
+        """The ids that functions define: results and labels."""
+        return {
+            operands[1] if has_typed_result(opcode) else operands[0]
+            for opcode, operands in self.functions
+            if opcode == Op.LABEL or has_typed_result(opcode)
+        }
+
+    def drop_names(self, gone: set[int]) -> None:
+        """Drop the names and decorations of ids that are not defined any more."""
+        self.preamble = [
+            (opcode, operands)
+            for opcode, operands in self.preamble
+            if opcode not in _NAMES or operands[0] not in gone
+        ]
 
     def expand(self, expand: Callable[[int, tuple[int, ...]], Expansion]) -> None:
         """Replace instructions of functions by what `expand` returns for them."""

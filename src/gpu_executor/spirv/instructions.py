@@ -181,6 +181,11 @@ _MAY_FOLLOW[_TERMINATOR, [_LABEL, _END]] = True
 _MAY_FOLLOW[_END, _BEGIN] = True
 
 
+def has_id(opcode: int, operand: int) -> bool:
+    """Whether an operand of an instruction is an id; no operand of an unknown instruction is."""
+    return bool(_TABLES.ids[opcode] >> min(operand + 1, _LAST_BIT) & 1)
+
+
 def read_instructions(
     code: bytes, words: tuple[int, ...], bound: int
 ) -> tuple[list[int], frozenset[int]]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from gpu_executor.calls.dispatch import Dispatch
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import DeviceLacksError, KernelError
+from gpu_executor.kernel import Kernel
 from gpu_executor.kernel.parameters import NO_VALUES
 from gpu_executor.plan.plan import choose_elements_per_invocation, choose_work_groups
 
@@ -56,6 +57,19 @@ def choose_sizes(dispatch: Dispatch, info: DeviceInfo) -> tuple[int, int, int]:
         return needed, *choose_work_groups(kernel, needed, info, [])
     per_invocation = choose_elements_per_invocation(kernel, needed, info)
     return needed, dispatch.work_group, per_invocation
+
+
+def choose_constants(kernel: Kernel, work_group: int, per_invocation: int) -> dict[int, int]:
+    """Return the specialization constants that the plan sets, by id.
+
+    Every extent of the work-group is set: the code may have another constant with the same id and
+    another default.
+    """
+    x, y, z = kernel.interface.local_size.spec_ids
+    _, rows, layers = kernel.local_size()
+    chosen = {y: rows, z: layers, x: work_group, kernel.per_invocation: per_invocation}
+    own = dict(kernel.constants)
+    return {at: value for at, value in chosen.items() if at is not None and at not in own}
 
 
 def make_dispatch_key(dispatch: Dispatch) -> Hashable:

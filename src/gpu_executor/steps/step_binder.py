@@ -91,6 +91,17 @@ class ArrayMaker(Protocol):
         """An uninitialized array."""
 
 
+class CopyRules(NamedTuple):
+    """What copies between buffers a device makes without a kernel."""
+
+    unit: int = 1
+    """Offsets and sizes are multiples of so many bytes."""
+    within_buffers: bool = True
+    """Whether the source and the target may be in one buffer."""
+    words_only: bool = False
+    """Whether kernels have no integers smaller than words in buffers."""
+
+
 class _BoundOperand(NamedTuple):
     """An argument of a call, with the array that the kernel binds."""
 
@@ -107,11 +118,13 @@ class StepBinder:
         device: ArrayMaker,
         make_status_word: Callable[[], StatusWord],
         note_call: Callable[[int], None],
+        copies: CopyRules,
     ) -> None:
         """`note_call` gets the bytes of the arrays of each dispatch, and of all steps that are
         bound together: a transform of several passes needs all of its arrays at once."""
         self._device, self._info = device, device.info
         self._make_status_word = make_status_word
+        self._copy_rules = copies
         self._note_call = note_call
         self.bytes_bound = 0
         """The bytes that the steps bound last need at once."""
@@ -428,7 +441,7 @@ class StepBinder:
             _set_checks(storages[1], target, storages[0].checks)
         if not source.nbytes:
             return
-        if not (source.is_contiguous and target.is_contiguous):
+        if not (source.is_contiguous and target.is_contiguous and self._may_copy(step, storages)):
             parts: Iterable[ArrayCopy] = [step]
             if any(each.nbytes > self._max_binding_bytes for each in storages):
                 # A binding begins at a multiple of the alignment, and ends at one of four bytes.
@@ -452,6 +465,18 @@ class StepBinder:
             )
             bound.append(BoundStep(copy, storages, 1))
 
+    def _may_copy(self, step: ArrayCopy, storages: Sequence[DeviceStorage]) -> bool:
+        """Whether the device copies contiguous arrays without a kernel."""
+        unit, within, _ = self._copy_rules
+        if not within and storages[0].buffer is storages[1].buffer:
+            return False
+        target, whole = storages[1], step.target.nbytes == storages[1].nbytes
+        return (
+            not (storages[0].offset + step.source.offset) % unit
+            and not (target.offset + step.target.offset) % unit
+            and (whole or not step.target.nbytes % unit)
+        )
+
     def _copies_by_kernel(self, step: ArrayCopy, storages: Sequence[DeviceStorage]) -> bool:
         """Whether a copy is large, and both arrays can be bound and consist of whole units."""
         nbytes = step.source.nbytes
@@ -472,7 +497,7 @@ class StepBinder:
         """Bind one dispatch for each combination of the axes that the kernel has no room for."""
         both = step.source, step.target
         unit = min(step.source.dtype.itemsize & -step.source.dtype.itemsize, 4)
-        kernel = strided_copy_kernel(unit)
+        kernel = strided_copy_kernel(unit, words_only=self._copy_rules.words_only)
         axes = _merge_axes(step, unit)
         outer, inner = axes[:-STRIDED_COPY_AXES], axes[-STRIDED_COPY_AXES:]
         inner = [(1, 0, 0)] * (STRIDED_COPY_AXES - len(inner)) + inner

@@ -29,7 +29,13 @@ from gpu_executor.errors import GpuError
 from gpu_executor.kernel import Shape
 from gpu_executor.plan import CallPlan
 from gpu_executor.steps.status import StatusWord
-from gpu_executor.steps.step_binder import CallStep, DeviceStep, StepBinder, StorageStep
+from gpu_executor.steps.step_binder import (
+    CallStep,
+    CopyRules,
+    DeviceStep,
+    StepBinder,
+    StorageStep,
+)
 from gpu_executor.steps.storage import DeviceStorage
 
 
@@ -51,11 +57,12 @@ class StepDevice(ABC):
         info: DeviceInfo,
         make_status_word: Callable[[], StatusWord],
         note_call: Callable[[int], None],
+        copies: CopyRules,
     ) -> None:
         """`note_call` gets the bytes of the arrays that steps need at once."""
         self.info = info
         self._capture = _Capture()
-        self._binder = StepBinder(self, make_status_word, note_call)
+        self._binder = StepBinder(self, make_status_word, note_call, copies)
 
     @abstractmethod
     def empty(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:

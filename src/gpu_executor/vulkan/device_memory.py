@@ -28,7 +28,7 @@ from gpu_executor.kernel import Shape, to_native
 from gpu_executor.plan import round_up_to_class
 from gpu_executor.steps.bound_steps import Copy
 from gpu_executor.steps.graph_dependencies import GraphDependencies
-from gpu_executor.steps.step_binder import StorageStep
+from gpu_executor.steps.step_binder import CopyRules, StorageStep
 from gpu_executor.steps.step_device import StepDevice
 from gpu_executor.steps.storage import DeviceStorage
 from gpu_executor.vulkan.command_stream import CommandStream
@@ -49,6 +49,10 @@ MIN_CONCURRENT_BYTES = 1 << 20
 queue."""
 MAX_CACHED = 256
 """Values that `DeviceMemory.cache` holds, such as tables of twiddles."""
+SMALL_STORAGE = frozenset(
+    {"storageBuffer8BitAccess", "storageBuffer16BitAccess", "shaderInt8", "shaderInt16"}
+)
+"""What kernels need to copy bytes and pairs of bytes one by one."""
 
 T = TypeVar("T")
 
@@ -117,6 +121,7 @@ class DeviceMemory(StepDevice):
             resources.device.info,
             lambda: MappedStatusWord(resources.memory),
             self._note_call,
+            CopyRules(words_only=not resources.device.info.features >= SMALL_STORAGE),
         )
         self.stream = CommandStream(resources)
         self.release = self.stream.release

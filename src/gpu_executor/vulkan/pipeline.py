@@ -20,6 +20,7 @@ from gpu_executor.kernels.modules import SpecId, get_digests
 from gpu_executor.settings import SpirvVal
 from gpu_executor.spirv import INT64, lower_ballot_find_lsb, move_to_uniform_buffer
 from gpu_executor.spirv.validation import validate_module
+from gpu_executor.steps.dispatch_sizes import choose_constants
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.device_checks import (
@@ -254,19 +255,6 @@ def _lower(
         ) from error
     _validate(kernel, lowered, hashlib.sha256(lowered).hexdigest(), info, spirv_val)
     return lowered
-
-
-def choose_constants(kernel: Kernel, work_group: int, per_invocation: int) -> dict[int, int]:
-    """Return the specialization constants that the plan sets, by id.
-
-    Every extent of the work-group is set: the code may have another constant with the same id and
-    another default.
-    """
-    x, y, z = kernel.interface.local_size.spec_ids
-    _, rows, layers = kernel.local_size()
-    chosen = {y: rows, z: layers, x: work_group, kernel.per_invocation: per_invocation}
-    own = dict(kernel.constants)
-    return {at: value for at, value in chosen.items() if at is not None and at not in own}
 
 
 def encode_specialization(kernel: Kernel, chosen: Mapping[int, int]) -> Constants:

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,19 @@ SHADER_FEATURES = (
     "subgroup-barrier",
 )
 """Features of WGSL beyond the standard, requested where the adapter has them."""
+VULKAN_FEATURES = {
+    "shader-int64": ("shaderInt64",),
+    "shader-f64": ("shaderFloat64",),
+    "subgroup": (
+        "subgroup basic",
+        "subgroup vote",
+        "subgroup arithmetic",
+        "subgroup ballot",
+        "subgroup shuffle",
+        "subgroup shuffle relative",
+    ),
+}
+"""The names by which kernels are chosen, which are Vulkan's, for features of WebGPU."""
 IMMEDIATES, IMMEDIATE_SIZE, IMMEDIATE_BYTES = "immediates", "max-immediate-size", 128
 MAPPABLE = "mappable-primary-buffers"
 """The feature that lets kernels bind buffers that the host maps. It is not requested on a discrete
@@ -117,6 +130,8 @@ class WebGpuDevice:
 
     def _describe(self, adapter: Any, index: int) -> DeviceInfo:
         info, limits = adapter.info, self.limits
+        # wgpu-py 0.32 spells the names of these two in its own way.
+        subgroup = info.get("subgroup_min_size", info.get("stackgroup_min_size", 0))
         axes = [limits[f"max-compute-workgroup-size-{axis}"] for axis in "xyz"]
         return DeviceInfo(
             index=index,
@@ -141,12 +156,12 @@ class WebGpuDevice:
                 max_bound_buffers=limits["max-storage-buffers-per-shader-stage"],
                 buffer_offset_alignment=adapter.limits["min-storage-buffer-offset-alignment"],
                 non_coherent_atom=1,
-                subgroup_size=0,
-                min_subgroup_size=0,
+                subgroup_size=subgroup,
+                min_subgroup_size=subgroup,
                 timestamp_period_ns=0.0,
                 host_import_alignment=0,
             ),
-            features=frozenset(adapter.features),
+            features=_name_features(adapter.features),
             extensions=frozenset(),
             pipeline_cache_uuid="",
         )
@@ -206,6 +221,12 @@ class WebGpuDevice:
     def close(self) -> None:
         """Destroy the device."""
         self.device.destroy()
+
+
+def _name_features(features: Iterable[str]) -> frozenset[str]:
+    """The features of an adapter, with Vulkan's names for those that kernels are chosen by."""
+    named = [name for each in features for name in VULKAN_FEATURES.get(each, ())]
+    return frozenset((*features, *named))
 
 
 def find_adapters() -> list[tuple[str, str]]:

@@ -48,6 +48,10 @@ class BufferClear(NamedTuple):
     nbytes: int
 
 
+Command = BoundDispatch | BufferCopy | BufferClear
+"""What a device does in the order in which it is encoded."""
+
+
 class CommandList(NamedTuple):
     """The work of one command buffer, in the order in which the device does it."""
 
@@ -55,6 +59,10 @@ class CommandList(NamedTuple):
     clears: Sequence[BufferClear]
     dispatches: Sequence[BoundDispatch]
     copies_out: Sequence[BufferCopy]
+
+    def list_commands(self) -> list[Command]:
+        """The commands in order."""
+        return [*self.copies_in, *self.clears, *self.dispatches, *self.copies_out]
 
 
 class BufferWriter(Protocol):
@@ -97,11 +105,14 @@ class DeviceQueue(Protocol):
     maps_inputs: bool
     """Whether the writers map the buffer they fill, so that it needs the usage MAP_WRITE."""
 
-    def submit(self, work: CommandList) -> Any:
-        """Submit the work as one command buffer with one compute pass.
+    def submit(self, commands: Sequence[Command]) -> Any:
+        """Submit commands as one command buffer. Dispatches in a row are one compute pass.
 
         Returns the submission, which the readers and writers of this queue take as an argument.
         """
+
+    def wait(self, submission: Any) -> None:
+        """Wait for a submission, and for everything submitted before it."""
 
     def make_writer(self, buffer: Any) -> BufferWriter:
         """Make a writer for a buffer of inputs."""
@@ -127,15 +138,22 @@ class PublicQueue:
     def __init__(self, device: Any, map_mode: str = MAP_READ) -> None:
         self._device, self._queue, self._map_mode = device, device.queue, map_mode
 
-    def submit(self, work: CommandList) -> None:
+    def submit(self, commands: Sequence[Command]) -> None:
         encoder = self._device.create_command_encoder()
-        for copy in work.copies_in:
-            encoder.copy_buffer_to_buffer(*copy)
-        for clear in work.clears:
-            encoder.clear_buffer(*clear)
-        compute_pass = encoder.begin_compute_pass()
-        current = None
-        for pipeline, bind_group, parameters, grid in work.dispatches:
+        compute_pass = current = None
+        for command in commands:
+            if not isinstance(command, BoundDispatch):
+                if compute_pass is not None:
+                    compute_pass.end()
+                    compute_pass = None
+                if isinstance(command, BufferCopy):
+                    encoder.copy_buffer_to_buffer(*command)
+                else:
+                    encoder.clear_buffer(*command)
+                continue
+            if compute_pass is None:
+                compute_pass, current = encoder.begin_compute_pass(), None
+            pipeline, bind_group, parameters, grid = command
             if pipeline is not current:
                 compute_pass.set_pipeline(pipeline)
                 current = pipeline
@@ -143,10 +161,12 @@ class PublicQueue:
             if parameters is not None:
                 compute_pass.set_immediates(0, parameters, 0, len(parameters))
             compute_pass.dispatch_workgroups(*grid)
-        compute_pass.end()
-        for copy in work.copies_out:
-            encoder.copy_buffer_to_buffer(*copy)
+        if compute_pass is not None:
+            compute_pass.end()
         self._queue.submit([encoder.finish()])
+
+    def wait(self, submission: None) -> None:
+        self._queue.on_submitted_work_done_sync()
 
     def make_writer(self, buffer: Any) -> _QueueWriter:
         return _QueueWriter(self._queue, buffer)

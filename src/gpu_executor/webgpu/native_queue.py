@@ -19,8 +19,10 @@ from gpu_executor.webgpu.device import WebGpuDevice
 from gpu_executor.webgpu.device_queue import (
     MAP_READ,
     MAP_READ_NOSYNC,
+    BoundDispatch,
+    BufferClear,
     BufferCopy,
-    CommandList,
+    Command,
     DeviceQueue,
     PublicQueue,
     copy_in,
@@ -34,11 +36,16 @@ polling and 121 us with sleeping. A software device needs the processor itself: 
 lavapipe 23.3 ms with polling and 11.3 ms with sleeping."""
 
 
+def is_known_version(wgpu: Any, device: Any) -> bool:
+    """Whether a device is one of wgpu-native in the version whose private names are known."""
+    native = type(device).__module__.startswith("wgpu.backends.wgpu_native")
+    return native and bool(wgpu.__version__ == WGPU_VERSION)
+
+
 def open_queue(device: WebGpuDevice, *, private: bool = True) -> DeviceQueue:
     """Open a `NativeQueue` where `private` allows it and wgpu-py has the version that it was
     written for, else a `PublicQueue`."""
-    native = type(device.device).__module__.startswith("wgpu.backends.wgpu_native")
-    known = native and device.wgpu.__version__ == WGPU_VERSION
+    known = is_known_version(device.wgpu, device.device)
     if private and known:
         return NativeQueue(device)
     return PublicQueue(device.device, MAP_READ_NOSYNC if known else MAP_READ)
@@ -58,16 +65,21 @@ class NativeQueue:
         self._interrupts: list[int] = []
         """Threads that were interrupted in a callback, where the interrupt cannot be raised."""
 
-    def submit(self, work: CommandList) -> Any:
+    def submit(self, commands: Sequence[Command]) -> Any:
         lib, ffi = self._api.lib, self._api.ffi
         null = ffi.NULL
         encoder = lib.wgpuDeviceCreateCommandEncoder(self._device, null)
-        self._record_copies(encoder, work.copies_in)
-        for buffer, offset, nbytes in work.clears:
-            lib.wgpuCommandEncoderClearBuffer(encoder, buffer._internal, offset, nbytes)
-        compute_pass = lib.wgpuCommandEncoderBeginComputePass(encoder, null)
-        current = None
-        for pipeline, bind_group, parameters, (x, y, z) in work.dispatches:
+        compute_pass = current = None
+        for command in commands:
+            if not isinstance(command, BoundDispatch):
+                self._end_pass(compute_pass)
+                compute_pass = None
+                self._record(encoder, command)
+                continue
+            if compute_pass is None:
+                compute_pass = lib.wgpuCommandEncoderBeginComputePass(encoder, null)
+                current = None
+            pipeline, bind_group, parameters, (x, y, z) = command
             if pipeline is not current:
                 lib.wgpuComputePassEncoderSetPipeline(compute_pass, pipeline._internal)
                 current = pipeline
@@ -77,19 +89,17 @@ class NativeQueue:
                 size, start = len(parameters), ffi.from_buffer(parameters)
                 lib.wgpuComputePassEncoderSetImmediates(compute_pass, 0, start, size)
             lib.wgpuComputePassEncoderDispatchWorkgroups(compute_pass, x, y, z)
-        lib.wgpuComputePassEncoderEnd(compute_pass)
-        lib.wgpuComputePassEncoderRelease(compute_pass)
-        self._record_copies(encoder, work.copies_out)
+        self._end_pass(compute_pass)
         try:
             # wgpu-py's checking wrapper (`libf`) raises the validation errors of all calls above.
             # Submitting an invalid command buffer would end the process.
-            commands = self._api.libf.wgpuCommandEncoderFinish(encoder, null)
+            encoded = self._api.libf.wgpuCommandEncoderFinish(encoder, null)
         finally:
             lib.wgpuCommandEncoderRelease(encoder)
         index = self._api.libf.wgpuQueueSubmitForIndex(
-            self._queue, 1, ffi.new("WGPUCommandBuffer[]", [commands])
+            self._queue, 1, ffi.new("WGPUCommandBuffer[]", [encoded])
         )
-        lib.wgpuCommandBufferRelease(commands)
+        lib.wgpuCommandBufferRelease(encoded)
         return ffi.new("WGPUSubmissionIndex *", index)
 
     def make_writer(self, buffer: Any) -> _MappedWriter:
@@ -101,10 +111,25 @@ class NativeQueue:
     def _map(self, buffer: Any, mode: int) -> _BufferMapping:
         return _BufferMapping(self._api, self._device, buffer, mode, self._spin, self._interrupts)
 
-    def _record_copies(self, encoder: Any, copies: Sequence[BufferCopy]) -> None:
-        copy = self._api.lib.wgpuCommandEncoderCopyBufferToBuffer
-        for source, source_offset, target, target_offset, nbytes in copies:
-            copy(encoder, source._internal, source_offset, target._internal, target_offset, nbytes)
+    def wait(self, submission: Any) -> None:
+        if submission is not None:
+            self._api.lib.wgpuDevicePoll(self._device, True, submission)
+
+    def _end_pass(self, compute_pass: Any) -> None:
+        if compute_pass is not None:
+            self._api.lib.wgpuComputePassEncoderEnd(compute_pass)
+            self._api.lib.wgpuComputePassEncoderRelease(compute_pass)
+
+    def _record(self, encoder: Any, command: BufferCopy | BufferClear) -> None:
+        lib = self._api.lib
+        if isinstance(command, BufferClear):
+            buffer, offset, nbytes = command
+            lib.wgpuCommandEncoderClearBuffer(encoder, buffer._internal, offset, nbytes)
+            return
+        source, source_offset, target, target_offset, nbytes = command
+        lib.wgpuCommandEncoderCopyBufferToBuffer(
+            encoder, source._internal, source_offset, target._internal, target_offset, nbytes
+        )
 
 
 class _BufferMapping:

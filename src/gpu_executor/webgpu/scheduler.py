@@ -306,7 +306,7 @@ class TaskScheduler:
         )
         submitted = time.perf_counter_ns()
         try:
-            submission = self._queue.submit(work)
+            submission = self._queue.submit(work.list_commands())
         except self._device.wgpu.GPUValidationError as error:
             kernel = pipeline.kernel
             raise KernelError(f"kernel {kernel.name!r}: {describe_error(error)}") from None

@@ -11,14 +11,15 @@ import threading
 import weakref
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
+from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.arrays.idle_memory import IdleItem, IdleMemory, MemoryUse
 from gpu_executor.arrays.result_memory import MIN_RECYCLED_BYTES, ResultMemoryPool
-from gpu_executor.backend import HostArraysOnly, PlainArrays
+from gpu_executor.backend import ArrayImport, PlainArrays, refuse
 from gpu_executor.calls.arguments import check_is_kernel, collect_jobs, iterate, parse_count
 from gpu_executor.calls.call import (
     Array,
@@ -28,10 +29,12 @@ from gpu_executor.calls.call import (
     as_arrays,
     iterate_params,
 )
+from gpu_executor.calls.dispatch import CopiesToDevice, upload
 from gpu_executor.calls.streams import SequentialStream, StreamJob
 from gpu_executor.common.fork import DISOWNED, register_fork_handler
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import ClosedError, DeviceLostError, KernelError
+from gpu_executor.graphs import Graph
 from gpu_executor.kernel import Kernel, Shape
 from gpu_executor.kernels import load, names
 from gpu_executor.plan import round_up_to_class
@@ -48,18 +51,22 @@ from gpu_executor.webgpu.boundaries import (
 from gpu_executor.webgpu.buffer_pool import BufferPool
 from gpu_executor.webgpu.chunking import ChunkPlanner
 from gpu_executor.webgpu.device import WebGpuDevice
+from gpu_executor.webgpu.device_memory import WebGpuMemory
 from gpu_executor.webgpu.native_queue import open_queue
 from gpu_executor.webgpu.pipelines import PipelineCompiler
 from gpu_executor.webgpu.scheduler import TaskScheduler, WgpuPlan
+from gpu_executor.webgpu.spirv_pipelines import SpirvPipelines
+from gpu_executor.webgpu.step_stream import StepStream
 from gpu_executor.webgpu.wgpu_stats import BucketStats, WgpuStats
 
+T = TypeVar("T")
 DEVICE_LOST = -4
 """VK_ERROR_DEVICE_LOST: a lost WebGPU device is reported with Vulkan's error code."""
 MAX_RESULT_BYTES = 256 << 20
 """The bytes of the largest result whose memory is kept for later results."""
 
 
-class WgpuExecutor(HostArraysOnly, PlainArrays):
+class WgpuExecutor(PlainArrays):
     """Runs kernels on a WebGPU device that stays open. Calls may come from any thread. Use it in a
     `with` statement, or `close()` it.
 
@@ -109,13 +116,18 @@ class WgpuExecutor(HostArraysOnly, PlainArrays):
             self._device, self._pool, self._pipelines, self._queue, self._chunks
         )
         self._pool.reclaim = self._scheduler.reclaim
+        self._spirv_pipelines = SpirvPipelines(self._device)
+        stream = StepStream(self._device, self._queue, self._spirv_pipelines, self._pipelines.fill)
+        self._device_memory = WebGpuMemory(
+            self._device, self._queue, self._pool, stream, self._note_call
+        )
         self._active = ActiveCalls(self._device)
         self._outputs = OutputAllocator()
         self._idle_memory = IdleMemory(settings.idle_memory)
         self._idle_memory.fits = self._destroy_idle_buffers
         for holder in (self._scheduler.buckets, self._scheduler.exact, self._outputs):
             self._idle_memory.add_holder(holder.list_idle)
-        self._signatures = SignatureCache(on_device=False)
+        self._signatures = SignatureCache()
         self._finalizer = weakref.finalize(self, self._device.close)
         register_fork_handler(self._disown_after_fork)
 
@@ -138,8 +150,6 @@ class WgpuExecutor(HostArraysOnly, PlainArrays):
         params: Any = None,
         out_shape: Any = None,
     ) -> Any:
-        if keep:
-            self._check_keep(keep)
         given = as_arrays(kernel, arrays)
         call = self._signatures.get(kernel, given, out_shape).make_call(given, params)
         if out is not None:
@@ -176,7 +186,6 @@ class WgpuExecutor(HostArraysOnly, PlainArrays):
         Returns:
             A list of one result per job, in order.
         """
-        self._check_keep(keep)
         given, outs = collect_jobs(jobs, out)
         calls = [
             self._signatures.make_job_call(kernel, job, index, outs and outs[index], own)
@@ -206,7 +215,6 @@ class WgpuExecutor(HostArraysOnly, PlainArrays):
             keep (bool | None): As in `run`: True raises `NotSupportedError`.
             params (dict | tuple | list): Values for all jobs; a list has one entry for each job.
         """
-        self._check_keep(keep)
 
         def run(job: StreamJob) -> Any:
             self._check_open()
@@ -278,6 +286,47 @@ class WgpuExecutor(HostArraysOnly, PlainArrays):
         for bucket in sorted(buckets - {0}):
             self._pipelines.compile(kernel, bucket)
             self._settle_idle_memory(self._scheduler.warm_up(kernel, bucket))
+
+    @overload
+    def to_device(self, array: CopiesToDevice[T]) -> T: ...
+
+    @overload
+    def to_device(self, array: npt.ArrayLike) -> DeviceArray: ...
+
+    def to_device(self, array: Any) -> Any:
+        """Copy an array to device memory, so that kernels use it without transfers.
+
+        Args:
+            array (array): A NumPy array, a `FieldArray` or a `PointArray`. An array of this device
+                is returned as it is; one of another device is copied.
+
+        Returns:
+            A `DeviceArray`. A `FieldArray` stays one, in the representation that its field computes
+            with.
+        """
+        self._check_open()
+        return upload(self._device_memory, array)
+
+    @property
+    def array_device(self) -> WebGpuMemory:
+        """What holds the device arrays."""
+        return self._device_memory
+
+    def synchronize(self) -> None:
+        """Wait for all calls on device arrays; raises the first error that one of them found."""
+        self._check_open()
+        self._device_memory.synchronize()
+
+    def graph(self, *inputs: Any) -> Graph:
+        self._check_open()
+        return Graph(self._device_memory, inputs)
+
+    def import_array(self, array: Array) -> ArrayImport:
+        raise refuse("import_array", self.name)
+
+    def _note_call(self, nbytes: int) -> None:
+        if nbytes > self._idle_memory.largest_call:
+            self._idle_memory.note_call(nbytes)
 
     def _settle_idle_memory(self, nbytes: int) -> None:
         """After a call that needed `nbytes` at once: release idle memory beyond the budget."""
@@ -364,6 +413,7 @@ class WgpuExecutor(HostArraysOnly, PlainArrays):
         if self._active.close():
             if self._history_path is not None:
                 write_history(self._history_path, self._merge_history())
+            self._device_memory.close()
             self._pipelines.close()
             self._scheduler.clear()
             self._outputs.clear()

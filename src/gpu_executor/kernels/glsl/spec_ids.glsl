@@ -40,4 +40,5 @@
 #define ID_SCALES 108
 #define ID_REPEATS 109
 #define ID_LOG_SUBGROUP 110
+#define ID_UNIT_BITS 111
 #endif

@@ -1,0 +1,202 @@
+"""Forms of instructions that naga takes, the reader of SPIR-V in wgpu.
+
+- Operands of arithmetic have the type of the result: signs may differ in SPIR-V.
+- Operands of subgroup operations are copied first. Naga 29 ends the process where such an operand
+  was computed inside of a loop or branch that has ended.
+- The bits of a ballot are counted and searched word by word, and one lane is elected by a ballot.
+- Buffers are read and written: a call may bind one buffer as an input and as an output, which
+  WebGPU allows for equal accesses only.
+- The place of a bit has the type of the word that is searched.
+"""
+
+from __future__ import annotations
+
+from gpu_executor.spirv.ballots import lower_ballot_find_lsb
+from gpu_executor.spirv.editor import Instruction, ModuleEditor, Op
+from gpu_executor.spirv.module import BUILT_IN, NON_READABLE, NON_WRITABLE
+
+_RELAXED_PRECISION, _RESTRICT, _ALIASED = 0, 19, 20  # Spec, "Decoration"
+_IGNORED = (NON_WRITABLE, NON_READABLE, _RELAXED_PRECISION, _RESTRICT, _ALIASED)
+_SUBGROUP = frozenset(range(333, 367))
+_FIND_FIRST = (73, 75)  # GLSL.std.450: FindILsb, FindUMsb
+_REDUCE, _INCLUSIVE_SCAN = 0, 1  # Spec, "Group Operation"
+_SUBGROUP_INVOCATION = 41  # Spec, "BuiltIn"
+_INPUT = 1  # Spec, "Storage Class"
+_SAME_TYPE = frozenset((
+    Op.I_ADD, Op.I_SUB, Op.I_MUL, Op.BITWISE_OR, Op.BITWISE_XOR, Op.BITWISE_AND, Op.S_NEGATE,
+    Op.NOT,
+))  # fmt: skip
+_COMPARISONS = frozenset(range(Op.I_EQUAL, Op.S_LESS_THAN_EQUAL + 1))
+_SIGNED = frozenset(
+    (Op.S_GREATER_THAN, Op.S_GREATER_THAN_EQUAL, Op.S_LESS_THAN, Op.S_LESS_THAN_EQUAL)
+)
+
+
+def rewrite_for_naga(code: bytes) -> bytes:
+    """Return the module in the forms above."""
+    return lower_ballot_find_lsb(_Rewriter(ModuleEditor(code)).run())
+
+
+class _Rewriter:
+    """Rewrites one module."""
+
+    def __init__(self, editor: ModuleEditor) -> None:
+        self._editor = editor
+        self._types = editor.map_types()
+        self._type_of = editor.map_result_types()
+        self._out: list[Instruction] = []
+        self._lane_variable = 0
+        self._constants = {
+            operands[1]
+            for opcode, operands in editor.declarations
+            if Op.CONSTANT_TRUE <= opcode <= Op.SPEC_CONSTANT_OP
+        }
+
+    def run(self) -> bytes:
+        """Return the rewritten module."""
+        self._editor.expand(self._expand)
+        self._editor.preamble = [each for each in self._editor.preamble if not _is_ignored(each)]
+        return self._editor.encode()
+
+    def _emit(self, opcode: int, type_id: int, *operands: int) -> int:
+        made = self._editor.make_id()
+        self._out.append((opcode, (type_id, made, *operands)))
+        return made
+
+    def _expand(self, opcode: int, operands: tuple[int, ...]) -> list[Instruction] | None:
+        self._out = []
+        if opcode in _SUBGROUP:
+            return self._expand_subgroup(opcode, operands)
+        if opcode in _SAME_TYPE:
+            return self._match_types(opcode, operands, operands[0])
+        if opcode in _COMPARISONS:
+            return self._match_types(opcode, operands, self._find_compared_type(opcode, operands))
+        if opcode == Op.EXTENDED and operands[3] in _FIND_FIRST:
+            return self._find_bit(operands)
+        return None
+
+    def _expand_subgroup(self, opcode: int, operands: tuple[int, ...]) -> list[Instruction]:
+        if opcode == Op.BALLOT_BIT_COUNT:
+            return self._count_bits(operands)
+        if opcode == Op.ELECT:
+            return self._elect(operands)
+        # The scope and an operation on a group come before the operands.
+        values = [self._copy(each) for each in operands[2:]]
+        self._out.append((opcode, (*operands[:2], *values)))
+        return self._out
+
+    def _copy(self, operand: int) -> int:
+        """A copy of a value in this block; constants and literals are left."""
+        type_id = self._type_of.get(operand)
+        if type_id is None or operand in self._constants:
+            return operand
+        return self._emit(Op.COPY_OBJECT, type_id, operand)
+
+    def _is_integer(self, type_id: int | None) -> bool:
+        return type_id is not None and self._types.get(type_id, (0,))[0] == Op.TYPE_INT
+
+    def _find_compared_type(self, opcode: int, operands: tuple[int, ...]) -> int:
+        """The type in which two integers are compared."""
+        found = self._type_of.get(operands[2], 0)
+        if not self._is_integer(found) or opcode in (Op.I_EQUAL, Op.I_NOT_EQUAL):
+            return found
+        bits, _ = self._types[found][1]
+        return self._editor.find_type(Op.TYPE_INT, bits, int(opcode in _SIGNED))
+
+    def _match_types(
+        self, opcode: int, operands: tuple[int, ...], type_id: int
+    ) -> list[Instruction] | None:
+        """Convert operands of the other sign."""
+        values = operands[2:]
+        if not self._is_integer(type_id) or all(self._type_of[v] == type_id for v in values):
+            return None
+        cast = [
+            v if self._type_of[v] == type_id else self._emit(Op.BITCAST, type_id, v) for v in values
+        ]
+        self._out.append((opcode, (*operands[:2], *cast)))
+        return self._out
+
+    def _find_bit(self, operands: tuple[int, ...]) -> list[Instruction] | None:
+        type_id, result, library, number, word = operands
+        if self._type_of[word] == type_id:
+            return None
+        found = self._emit(Op.EXTENDED, self._type_of[word], library, number, word)
+        self._out.append((Op.BITCAST, (type_id, result, found)))
+        return self._out
+
+    # --- ballots ---
+
+    def _elect(self, operands: tuple[int, ...]) -> list[Instruction]:
+        """Whether this is the first active lane."""
+        boolean, result, scope = operands
+        word = self._editor.find_type(Op.TYPE_INT, 32, 0)
+        quad = self._editor.find_type(Op.TYPE_VECTOR, word, 4)
+        ballot = self._emit(Op.BALLOT, quad, scope, self._editor.find_true(boolean))
+        first = self._emit(Op.BALLOT_FIND_LSB, word, scope, ballot)
+        self._out.append((Op.I_EQUAL, (boolean, result, self._load_lane(word), first)))
+        return self._out
+
+    def _count_bits(self, operands: tuple[int, ...]) -> list[Instruction]:
+        type_id, result, _, operation, ballot = operands
+        words = [self._emit(Op.COMPOSITE_EXTRACT, type_id, ballot, each) for each in range(4)]
+        if operation != _REDUCE:
+            lane = self._load_lane(type_id)
+            words = [
+                self._emit(Op.BITWISE_AND, type_id, word, mask)
+                for word, mask in zip(
+                    words, self._make_masks(type_id, lane, operation), strict=True
+                )
+            ]
+        total = self._emit(Op.BIT_COUNT, type_id, words[0])
+        for word in words[1:-1]:
+            total = self._emit(Op.I_ADD, type_id, total, self._emit(Op.BIT_COUNT, type_id, word))
+        last = self._emit(Op.BIT_COUNT, type_id, words[-1])
+        self._out.append((Op.I_ADD, (type_id, result, total, last)))
+        return self._out
+
+    def _make_masks(self, type_id: int, lane: int, operation: int) -> list[int]:
+        """For each word of a ballot, the bits of the lanes before this one, or up to it."""
+        boolean = self._editor.find_type(Op.TYPE_BOOL)
+        constant = self._editor.find_constant
+        masks = []
+        for number in range(4):
+            first, end = constant(type_id, 32 * number), constant(type_id, 32 * number + 32)
+            before = self._emit(Op.U_LESS_THAN, boolean, lane, first)
+            behind = self._emit(Op.U_GREATER_THAN_EQUAL, boolean, lane, end)
+            within = self._emit(Op.BITWISE_AND, type_id, lane, constant(type_id, 31))
+            bit = self._emit(Op.SHIFT_LEFT_LOGICAL, type_id, constant(type_id, 1), within)
+            below = self._emit(Op.I_SUB, type_id, bit, constant(type_id, 1))
+            if operation == _INCLUSIVE_SCAN:
+                below = self._emit(Op.BITWISE_OR, type_id, below, bit)
+            every = constant(type_id, 0xFFFFFFFF)
+            mask = self._emit(Op.SELECT, type_id, behind, every, below)
+            masks.append(self._emit(Op.SELECT, type_id, before, constant(type_id, 0), mask))
+        return masks
+
+    def _load_lane(self, type_id: int) -> int:
+        """The number of this invocation in its subgroup."""
+        if not self._lane_variable:
+            self._lane_variable = self._find_lane_variable(type_id)
+        return self._emit(Op.LOAD, type_id, self._lane_variable)
+
+    def _find_lane_variable(self, type_id: int) -> int:
+        for opcode, operands in self._editor.preamble:
+            if opcode == Op.DECORATE and operands[1:] == (BUILT_IN, _SUBGROUP_INVOCATION):
+                return operands[0]
+        pointer = self._editor.find_type(Op.TYPE_POINTER, _INPUT, type_id)
+        made = self._editor.make_id()
+        self._editor.declarations.append((Op.VARIABLE, (pointer, made, _INPUT)))
+        self._editor.preamble.append((Op.DECORATE, (made, BUILT_IN, _SUBGROUP_INVOCATION)))
+        self._editor.preamble = [
+            (opcode, (*operands, made) if opcode == Op.ENTRY_POINT else operands)
+            for opcode, operands in self._editor.preamble
+        ]
+        return made
+
+
+def _is_ignored(instruction: Instruction) -> bool:
+    """Whether an instruction decorates a buffer, or a member of it, as read-only or write-only, or
+    something in a way that naga does not know and writes a warning of."""
+    opcode, operands = instruction
+    at = {int(Op.DECORATE): 1, int(Op.MEMBER_DECORATE): 2}.get(opcode)
+    return at is not None and operands[at] in _IGNORED

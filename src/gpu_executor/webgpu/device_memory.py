@@ -1,0 +1,283 @@
+"""`WebGpuMemory`: the device arrays of a WebGPU executor. It makes and fills them, runs steps on them
+and fetches results; `ops` and graphs know it as an `ArrayDevice`.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.calls.call import Array
+from gpu_executor.calls.dispatch import copy_array
+from gpu_executor.common.fork import DISOWNED
+from gpu_executor.common.lru import LruCache
+from gpu_executor.errors import ClosedError, GpuError
+from gpu_executor.kernel import Shape, to_native
+from gpu_executor.steps.graph_dependencies import GraphDependencies
+from gpu_executor.steps.status import STATUS_BYTES, STATUS_CLEAR, StatusCheck
+from gpu_executor.steps.step_binder import CopyRules, StorageStep
+from gpu_executor.steps.step_device import StepDevice
+from gpu_executor.steps.storage import DeviceStorage
+from gpu_executor.webgpu.buffer_pool import BufferPool
+from gpu_executor.webgpu.device import WebGpuDevice
+from gpu_executor.webgpu.device_queue import BufferCopy, DeviceQueue, copy_out
+from gpu_executor.webgpu.step_stream import StepStream
+
+MAX_CACHED = 256
+"""Values that `WebGpuMemory.cache` holds, such as tables of twiddles."""
+UNLIMITED = 1 << 40
+"""WebGPU does not tell how much memory a device has."""
+
+T = TypeVar("T")
+
+
+class WebGpuStorage(DeviceStorage):
+    """The memory of one device array: a buffer of its own, which returns to the pool with this
+    object. What is submitted later comes after everything that uses the buffer now."""
+
+    __slots__ = ()
+
+    def __init__(self, device: WebGpuMemory, buffer: Any, nbytes: int) -> None:
+        super().__init__(device, buffer, buffer, 0, nbytes)
+
+    def __del__(self) -> None:
+        self.device.release(self.buffer)
+
+
+class BufferStatusWord:
+    """A status word in a buffer, which returns to the pool with this object."""
+
+    __slots__ = ("_memory", "buffer", "handle", "offset")
+
+    def __init__(self, memory: WebGpuMemory) -> None:
+        self._memory = memory
+        self.buffer = self.handle = memory.allocate(STATUS_BYTES)
+        self.offset = 0
+        self.clear()
+
+    def clear(self) -> None:
+        """Let the word say that there is no error; no submission in flight may use it."""
+        self._memory.stream.write(self.buffer, 0, STATUS_CLEAR.to_bytes(STATUS_BYTES, "little"))
+
+    def read(self) -> int:
+        """The word as the device has left it."""
+        word = np.empty(1, np.uint32)
+        self._memory.read(self.buffer, 0, word)
+        return int(word[0])
+
+    def __del__(self) -> None:
+        self._memory.release(self.buffer)
+
+
+class WebGpuGraph:
+    """Steps that are encoded again at each replay: WebGPU has no commands that run twice."""
+
+    def __init__(
+        self,
+        stream: StepStream,
+        steps: Sequence[StorageStep],
+        made: Sequence[DeviceStorage],
+        count: int,
+    ) -> None:
+        """`made` are the storages whose contents the steps compute; `count` is the number of steps
+        before they were bound."""
+        self._stream, self._steps, self._count = stream, list(steps), count
+        self._pending = list(made)
+        self._dependencies = GraphDependencies(steps, made)
+
+    def replay(self) -> None:
+        """Run the steps, after everything submitted before; returns at once, or when the run before
+        is complete if steps have checks."""
+        self._dependencies.begin_run(self._renew_checks())
+        self._stream.submit(self._steps)
+        while self._pending:
+            self._pending.pop().is_pending = False
+
+    def _renew_checks(self) -> Mapping[StatusCheck, StatusCheck]:
+        """New checks for this run, by those of the run before."""
+        renewed = {step.check: step.check.renew() for step in self._steps if step.check is not None}
+        if renewed:
+            self._steps = [
+                step if step.check is None else step._replace(check=renewed[step.check])
+                for step in self._steps
+            ]
+        return renewed
+
+    def __len__(self) -> int:
+        """The number of recorded steps."""
+        return self._count
+
+
+class WebGpuMemory(StepDevice):
+    """The device arrays of an executor: an `ArrayDevice`. Safe from several threads."""
+
+    backend = "webgpu"
+    f64_limbs = False
+    """wgpu ignores that operations on floats must not be contracted, which f64 limbs rely on."""
+    bytes_per_product = 0.0
+
+    def __init__(
+        self,
+        device: WebGpuDevice,
+        queue: DeviceQueue,
+        pool: BufferPool,
+        stream: StepStream,
+        note_call: Callable[[int], None],
+    ) -> None:
+        super().__init__(
+            device.info,
+            lambda: BufferStatusWord(self),
+            note_call,
+            CopyRules(unit=4, within_buffers=False, words_only=True),
+        )
+        self.stream = stream
+        self._queue, self._pool, self._note_call = queue, pool, note_call
+        usage = device.wgpu.BufferUsage
+        self._usage = usage.STORAGE | usage.COPY_SRC | usage.COPY_DST
+        self._staging_usage = usage.MAP_READ | usage.COPY_DST
+        self._cache: LruCache[Hashable, Any] = LruCache()
+        self._cache_lock = threading.RLock()
+        self.closed = False
+        """Whether the executor is closed, and every array gone."""
+
+    @property
+    def free_memory(self) -> int:
+        """Bytes that new arrays may take: `GPU_MEMORY_LIMIT`, or no limit that WebGPU tells."""
+        stats = self._pool.stats()
+        limit = UNLIMITED if self._pool.limit is None else self._pool.limit
+        return max(limit - stats.bytes_in_use, 0)
+
+    def keep_memory(self, nbytes: int) -> None:
+        """Expect calls that need so many bytes at once: keep as much when they end."""
+        self._note_call(nbytes)
+
+    # --- memory ---
+
+    def allocate(self, nbytes: int) -> Any:
+        """A buffer that kernels bind, of at least so many bytes."""
+        self._check_open()
+        return self._pool.acquire([(max(nbytes, 4), self._usage)], wait=False)[0]
+
+    def release(self, buffer: Any) -> None:
+        """Take a buffer back."""
+        if not self.closed and self._pool is not DISOWNED:
+            self._pool.release(buffer)
+
+    def empty(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
+        """An uninitialized array."""
+        nbytes = math.prod(shape) * dtype.itemsize
+        storage = WebGpuStorage(self, self.allocate(nbytes), nbytes)
+        self._note_made(storage)
+        return DeviceArray(shape, dtype, storage)
+
+    def put(self, array: Array, *, borrow: bool = False) -> DeviceArray:
+        """A copy of a NumPy array on the device, made before this returns. It runs at once even
+        while a graph is recorded: it is not part of the graph."""
+        with self.pause_capture():
+            made = self.empty(array.shape, to_native(array.dtype))
+        if array.nbytes:
+            flat = np.ascontiguousarray(array, made.dtype).reshape(-1).view(np.uint8)
+            if flat.nbytes % 4:
+                flat = np.append(flat, np.zeros(-flat.nbytes % 4, np.uint8))
+            self.stream.write(self._binder.find_storage(made).buffer, 0, flat)
+        return made
+
+    def put_ahead(self, array: Array, *, waits: bool = True) -> DeviceArray:
+        """As `put`: WebGPU has one queue."""
+        return self.put(array)
+
+    def fetch(self, array: DeviceArray, out: Array | None = None) -> Array:
+        """A copy of an array in host memory, in `out` if that is given; raises the error of a call
+        that the array depends on."""
+        if self.is_recording:
+            raise GpuError(
+                "a graph is being recorded, so there is no result to fetch yet; leave its `with` "
+                "block and call the graph first"
+            )
+        if self.closed:
+            raise ClosedError(
+                f"the array of shape {array.shape} and dtype {array.dtype} was on "
+                f"{self.info.name}, which was closed or lost; its elements are gone with it"
+            )
+        if not array.is_contiguous or array.offset % 4:
+            array = copy_array(array)
+        storage = self._binder.find_storage(array)
+        storage.check_computed()
+        fetched = np.empty(array.shape, array.dtype) if out is None else out
+        if array.nbytes:
+            self.read(storage.buffer, array.offset, fetched)
+        for check in storage.checks:
+            check.raise_error()
+        return fetched
+
+    def read(self, buffer: Any, offset: int, target: Array) -> None:
+        """Copy bytes of a buffer from a multiple of 4 on to an array; waits for the device."""
+        nbytes = -(-target.nbytes // 4) * 4
+        (staging,) = self._pool.acquire([(nbytes, self._staging_usage)], wait=False)
+        try:
+            submission = self.stream.copy(BufferCopy(buffer, offset, staging, 0, nbytes))
+            reader = self._queue.make_reader(staging)
+            reader.begin_map(nbytes, submission)
+            view = reader.wait()
+            copy_out(view, 0, target)
+            reader.unmap()
+        except BaseException:
+            self._pool.destroy(staging)
+            raise
+        self._pool.release(staging)
+
+    # --- order ---
+
+    def wait_for(self, array: DeviceArray) -> None:
+        """Wait for everything submitted before."""
+        self._binder.find_storage(array)
+        self.stream.wait()
+
+    def check(self, array: DeviceArray) -> None:
+        """Wait as `wait_for` does, and raise the error of a call that the array depends on."""
+        self.wait_for(array)
+        for check in self._binder.find_storage(array).checks:
+            check.raise_error()
+
+    def synchronize(self) -> None:
+        """Wait for everything submitted before; raises the first error that a call found."""
+        self._check_open()
+        self.stream.wait()
+        for check in self.stream.take_checks():
+            if not check.was_raised:
+                check.raise_error()
+
+    def _submit_bound(self, steps: Sequence[StorageStep]) -> None:
+        self._check_open()
+        self.stream.submit(steps)
+
+    def _record_bound(
+        self, steps: Sequence[StorageStep], made: Sequence[DeviceStorage], count: int
+    ) -> WebGpuGraph:
+        return WebGpuGraph(self.stream, steps, made, count)
+
+    def cache(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The cached value of the key, made if there is none; the cache is LRU."""
+        with self._cache_lock:
+            found: T | None = self._cache.use(key)
+            if found is None:
+                with self.pause_capture():
+                    found = self._cache[key] = make()
+                self._cache.evict(MAX_CACHED)
+            return found
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ClosedError("the executor is closed; open another one")
+
+    def close(self) -> None:
+        """Drop what is cached; arrays that exist are gone."""
+        with self._cache_lock:
+            self._cache.clear()
+        self.stream.clear()
+        self.closed = True

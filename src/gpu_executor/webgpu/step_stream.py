@@ -1,0 +1,186 @@
+"""`StepStream`: steps on device arrays, encoded and submitted in order and not waited for.
+
+WebGPU orders everything by itself: a dispatch sees what was submitted before it. Commands are
+encoded anew for each submission; pipelines, bind groups and parameters are cached.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple
+
+from gpu_executor.calls.dispatch import Dispatch
+from gpu_executor.common.lru import LruCache
+from gpu_executor.kernel import Grid
+from gpu_executor.steps.bound_steps import CallDispatch, Copy, Fill, Write
+from gpu_executor.steps.dispatch_sizes import (
+    DispatchSizes,
+    choose_constants,
+    make_dispatch_key,
+)
+from gpu_executor.steps.status import StatusCheck
+from gpu_executor.steps.step_binder import StorageStep
+from gpu_executor.webgpu.device import WebGpuDevice
+from gpu_executor.webgpu.device_queue import (
+    BoundDispatch,
+    BufferClear,
+    BufferCopy,
+    Command,
+    DeviceQueue,
+)
+from gpu_executor.webgpu.fill_pipeline import FillPipeline
+from gpu_executor.webgpu.spirv_pipelines import SpirvPipeline, SpirvPipelines
+
+MAX_DISPATCHES, MAX_BIND_GROUPS = 1024, 1024
+"""Cached dispatches and bind groups."""
+
+
+class _PreparedDispatch(NamedTuple):
+    """A dispatch apart from its arrays."""
+
+    pipeline: SpirvPipeline
+    push: bytes | None
+    grid: Grid
+    bindings: tuple[int, ...]
+
+
+class StepStream:
+    """The steps of one device. Safe from several threads."""
+
+    def __init__(
+        self,
+        device: WebGpuDevice,
+        queue: DeviceQueue,
+        pipelines: SpirvPipelines,
+        fill: FillPipeline,
+    ) -> None:
+        self._device, self._queue, self._pipelines, self._fill = device, queue, pipelines, fill
+        self._dispatches: LruCache[Hashable, _PreparedDispatch] = LruCache()
+        self._groups: LruCache[Hashable, Any] = LruCache()
+        self._lock = threading.RLock()
+        self.submissions = self.dispatches = 0
+        self._last: Any = None
+        """The latest submission."""
+        self._checks: list[StatusCheck] = []
+        """Checks of calls that no `synchronize` has looked at yet."""
+
+    def submit(self, steps: Sequence[StorageStep]) -> None:
+        """Run steps in order, after everything submitted before; returns at once."""
+        with self._lock:
+            commands: list[Command] = []
+            for step in steps:
+                work = step.work
+                if isinstance(work, Dispatch | CallDispatch):
+                    commands.append(self._bind(work, step.bindings))
+                    self.dispatches += 1
+                elif isinstance(work, Copy):
+                    commands.append(
+                        BufferCopy(
+                            work.source,
+                            work.source_offset,
+                            work.target,
+                            work.target_offset,
+                            -(-work.nbytes // 4) * 4,
+                        )
+                    )
+                elif isinstance(work, Fill):
+                    commands.append(self._bind_fill(work))
+                elif isinstance(work, Write):
+                    # A write comes before what is submitted next, so what is encoded goes first.
+                    self._send(commands)
+                    commands = []
+                    self._device.device.queue.write_buffer(work.buffer, work.offset, work.data)
+                if step.check is not None:
+                    self._checks.append(step.check)
+            self._send(commands)
+
+    def write(self, buffer: Any, offset: int, data: Any) -> None:
+        """Write bytes to a buffer, after everything submitted before."""
+        with self._lock:
+            self._device.device.queue.write_buffer(buffer, offset, data)
+
+    def copy(self, copy: BufferCopy) -> Any:
+        """Submit a copy, after everything submitted before; return the submission."""
+        with self._lock:
+            self._send([copy])
+            return self._last
+
+    def wait(self) -> None:
+        """Wait for everything submitted before."""
+        self._queue.wait(self._last)
+
+    def take_checks(self) -> list[StatusCheck]:
+        """The checks of everything submitted since the last call of this function."""
+        with self._lock:
+            found, self._checks = self._checks, []
+        return found
+
+    def _send(self, commands: Sequence[Command]) -> None:
+        if commands:
+            self._last = self._queue.submit(commands)
+            self.submissions += 1
+
+    def _bind(self, work: Dispatch | CallDispatch, bindings: Sequence[Any]) -> BoundDispatch:
+        key: Hashable = work if isinstance(work, CallDispatch) else make_dispatch_key(work)
+        prepared = self._dispatches.use(key)
+        if prepared is None:
+            prepared = self._dispatches[key] = self._prepare(work)
+            self._dispatches.evict(MAX_DISPATCHES)
+        pipeline, push, grid, numbers = prepared
+        group_key = pipeline, tuple(bindings)
+        group = self._groups.use(group_key)
+        if group is None:
+            group = self._groups[group_key] = self._make_group(pipeline, numbers, bindings)
+            self._groups.evict(MAX_BIND_GROUPS)
+        return BoundDispatch(pipeline.pipeline, group, push, grid)
+
+    def _prepare(self, work: Dispatch | CallDispatch) -> _PreparedDispatch:
+        kernel = work.kernel
+        if isinstance(work, CallDispatch):
+            size, per_invocation, push, grid = (
+                work.work_group,
+                work.per_invocation,
+                work.push,
+                work.grid,
+            )
+        else:
+            sizes = DispatchSizes.choose(work, self._device.info)
+            size, per_invocation, push = sizes.work_group, sizes.per_invocation, sizes.push
+            grid = (sizes.groups, 1, 1)
+        constants = choose_constants(kernel, size, per_invocation)
+        pipeline = self._pipelines.get(kernel, constants)
+        padded = push.ljust(-(-kernel.push_bytes // 4) * 4, b"\0")
+        return _PreparedDispatch(pipeline, padded or None, grid, tuple(kernel.interface.bindings))
+
+    def _make_group(
+        self, pipeline: SpirvPipeline, numbers: Sequence[int], bindings: Sequence[Any]
+    ) -> Any:
+        values = iter(bindings)
+        ranges = list(zip(values, values, values, strict=True))
+        return self._device.device.create_bind_group(
+            layout=pipeline.layout,
+            entries=[
+                {
+                    "binding": number,
+                    "resource": {
+                        "buffer": buffer,
+                        "offset": offset,
+                        "size": -(-nbytes // 4) * 4,
+                    },
+                }
+                for number, (buffer, offset, nbytes) in zip(numbers, ranges, strict=True)
+            ],
+        )
+
+    def _bind_fill(self, fill: Fill) -> Command:
+        if not any(fill.pattern):
+            return BufferClear(fill.buffer, fill.offset, fill.nbytes)
+        group, grid = self._fill.bind(fill.pattern, fill.buffer, fill.offset, fill.nbytes)
+        return BoundDispatch(self._fill.pipeline, group, None, grid)
+
+    def clear(self) -> None:
+        """Forget everything that is cached."""
+        with self._lock:
+            self._dispatches.clear()
+            self._groups.clear()
