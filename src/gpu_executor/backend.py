@@ -46,10 +46,10 @@ SUPPORTED_BY: dict[str, tuple[str, ...]] = {
     "zeros": ("vulkan", "webgpu", "cpu"),
     "asarray": ("vulkan", "webgpu", "cpu"),
     "import_array": ("vulkan", "cpu"),
-    "to_device": ("vulkan", "cpu"),
-    "synchronize": ("vulkan", "cpu"),
-    "graph": ("vulkan", "cpu"),
-    "keep=True": ("vulkan", "cpu"),
+    "to_device": ("vulkan", "webgpu", "cpu"),
+    "synchronize": ("vulkan", "webgpu", "cpu"),
+    "graph": ("vulkan", "webgpu", "cpu"),
+    "keep=True": ("vulkan", "webgpu", "cpu"),
 }
 """The backends that support a method, or `keep=True` of `run`, `run_batch` and `stream`. All
 backends support the methods that are not here."""

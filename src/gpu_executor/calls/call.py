@@ -32,7 +32,13 @@ from gpu_executor.calls.arguments import (
 )
 from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.common.lru import remember
-from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError, KernelError
+from gpu_executor.errors import (
+    ArgumentShapeError,
+    ArgumentTypeError,
+    ElementRangeError,
+    GpuError,
+    KernelError,
+)
 from gpu_executor.kernel import ElementType, Grid, Kernel, Shape, to_native
 from gpu_executor.kernel.arguments import Argument, describe_dtype, have_same_layout
 from gpu_executor.kernel.declaration import parse_grid
@@ -218,11 +224,27 @@ class Call:
         """Write into these device arrays and leave the results in them."""
         self.results = self.outputs = list(results)
 
+    def fetch_results(self) -> Any:
+        """Fetch the results that are device arrays, and return what the caller gets."""
+        self.results = [
+            each.numpy() if isinstance(each, DeviceArray) else each for each in self.results
+        ]
+        return self.result()
+
     def result(self) -> Any:
         """What the caller gets: the output array, or a tuple where there are several."""
         if self.typed_words is not None:
             return self.typed_words.wrap(self.results[0])
         return self.results[0] if len(self.results) == 1 else tuple(self.results)
+
+
+def name_job(run: Callable[[Call], Any], call: Call) -> Any:
+    """What `run` returns for a call of a batch; the error of an element names its job."""
+    try:
+        return run(call)
+    except ElementRangeError as error:
+        assert call.job is not None
+        raise error.in_job(call.job) from None
 
 
 def check(

@@ -49,9 +49,9 @@ from gpu_executor.ops.sort import ORDERS, UINT64, argsort, bincount, sort, sort_
 from gpu_executor.plan.plan import choose_work_groups
 from gpu_executor.primes import NAMED
 from gpu_executor.soak.kernels import KERNELS as SOAK_KERNELS
-from gpu_executor.steps.dispatch_sizes import choose_sizes
+from gpu_executor.steps.dispatch_sizes import choose_constants, choose_sizes
 from gpu_executor.steps.step_binder import STRIDED_COPY_WORK_GROUP
-from gpu_executor.vulkan.pipeline import Constants, choose_constants, encode_specialization
+from gpu_executor.vulkan.pipeline import Constants, encode_specialization
 
 T = TypeVar("T")
 WORD = np.dtype(np.uint32)

@@ -240,11 +240,14 @@ def make_plan(
     )
 
 
-def plan_on_device(signature: Signature, device: DeviceInfo) -> CallPlan:
-    """Plan a call whose arrays are all device-resident: nothing is copied or staged."""
+def plan_on_device(
+    signature: Signature, device: DeviceInfo, sizes: tuple[int, int] | None = None
+) -> CallPlan:
+    """Plan a call whose arrays are all device-resident: nothing is copied or staged. `sizes` are
+    the size of a work-group and the elements of an invocation, if they are chosen already."""
     kernel, reasons = signature.kernel, ["path: every array is device-resident"]
     count = max(signature.count, 1)
-    work_group, per_invocation = choose_work_groups(kernel, count, device, reasons)
+    work_group, per_invocation = sizes or choose_work_groups(kernel, count, device, reasons)
     per_group = work_group * per_invocation
     chunk = count
     if kernel.split == "whole":

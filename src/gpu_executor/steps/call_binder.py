@@ -97,6 +97,31 @@ def make_dispatch(
     return CallDispatch(kernel, *sizes, push, grid, get_set_layout(kernel, params_binding))
 
 
+class CallForms:
+    """How a device binds the calls of a kernel: in the form of its SPIR-V. A device that runs other
+    code for some kernels has forms of its own."""
+
+    def make_dispatch(
+        self,
+        kernel: Kernel,
+        sizes: tuple[int, int],
+        count: int,
+        grid: Grid,
+        shape_words: bytes,
+        values: ParameterValues,
+    ) -> CallDispatch:
+        """Make the dispatch of `count` elements of a call."""
+        return make_dispatch(kernel, sizes, count, grid, shape_words, values)
+
+    def list_hidden_buffers(self, kernel: Kernel, scratch_bytes: int) -> dict[HiddenUse, int]:
+        """Return the bytes of each buffer behind the arguments, in order."""
+        return list_hidden_buffers(kernel, scratch_bytes)
+
+    def keeps_inputs_apart(self, kernel: Kernel) -> bool:
+        """Whether no buffer may be bound as an input and as an output."""
+        return False
+
+
 def bind_range(
     dispatch: CallDispatch,
     elements: ElementRange,

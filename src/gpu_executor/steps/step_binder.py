@@ -44,12 +44,11 @@ from gpu_executor.steps.bound_steps import (
 from gpu_executor.steps.call_binder import (
     FILL_UNIT,
     BufferOffset,
+    CallForms,
     HiddenBuffer,
     HiddenUse,
     bind_range,
-    list_hidden_buffers,
     list_outputs_over_inputs,
-    make_dispatch,
 )
 from gpu_executor.steps.status import STATUS_BYTES, StatusCheck, StatusWord, list_pending
 from gpu_executor.steps.storage import MIN_BINDING_BYTES, DeviceStorage
@@ -119,12 +118,13 @@ class StepBinder:
         make_status_word: Callable[[], StatusWord],
         note_call: Callable[[int], None],
         copies: CopyRules,
+        forms: CallForms,
     ) -> None:
         """`note_call` gets the bytes of the arrays of each dispatch, and of all steps that are
         bound together: a transform of several passes needs all of its arrays at once."""
         self._device, self._info = device, device.info
         self._make_status_word = make_status_word
-        self._copy_rules = copies
+        self._copy_rules, self._forms = copies, forms
         self._note_call = note_call
         self.bytes_bound = 0
         """The bytes that the steps bound last need at once."""
@@ -274,7 +274,8 @@ class StepBinder:
     def _bind_call(self, step: CallStep, bound: list[StorageStep]) -> None:
         """Bind a call in parts that the device can bind, each as one dispatch."""
         call, signature, kernel = step.call, step.call.signature, step.call.signature.kernel
-        may_bind = not call.in_place or kernel.always_in_place
+        apart = self._forms.keeps_inputs_apart(kernel)
+        may_bind = not call.in_place or (kernel.always_in_place and not apart)
         if self._simple and may_bind and self._bind_simple_call(step, bound):
             return
         written_back: list[ArrayCopy] = []
@@ -324,7 +325,11 @@ class StepBinder:
     ) -> list[_BoundOperand]:
         """Find the storages of a call's arrays; temporary ones are made where necessary."""
         signature, chunk = step.call.signature, step.plan.chunk
-        apart = _list_outputs_apart(step) if step.call.in_place else []
+        apart: list[int] = []
+        if self._forms.keeps_inputs_apart(signature.kernel):
+            apart = _list_outputs_in_input_buffers(step)
+        elif step.call.in_place:
+            apart = _list_outputs_apart(step)
         operands: list[_BoundOperand] = []
         total = output = 0
         for array, operand in zip(step.arrays, signature.operands, strict=True):
@@ -361,7 +366,7 @@ class StepBinder:
             kernel, sizes = signature.kernel, (plan.work_group, plan.per_invocation)
             words, values = signature.shape_words, call.values
             found = tuple(
-                (part, make_dispatch(kernel, sizes, part.count, grid, words, values))
+                (part, self._forms.make_dispatch(kernel, sizes, part.count, grid, words, values))
                 for part, grid in split_call(plan, signature, self._info, call.grid)
             )
             remember(self._dispatches, key, found, MAX_DISPATCHES)
@@ -376,7 +381,8 @@ class StepBinder:
         one scratch buffer, which each of them fills, and status words of their own."""
         kernel, values = call.signature.kernel, call.values
         hidden: dict[HiddenUse, HiddenBuffer[DeviceStorage]] = {}
-        for use, nbytes in list_hidden_buffers(kernel, call.signature.scratch_bytes).items():
+        sizes = self._forms.list_hidden_buffers(kernel, call.signature.scratch_bytes)
+        for use, nbytes in sizes.items():
             if use == "status":
                 hidden[use] = NO_STATUS_YET  # each part has another one, in this order
                 continue
@@ -593,6 +599,14 @@ def _list_outputs_apart(step: CallStep) -> list[int]:
     places = [(array.storage, array.offset) for array, operand in pairs if operand.is_input]
     places += [(array.storage, array.offset) for array, operand in pairs if operand.is_output]
     return list_outputs_over_inputs(signature, places, in_place=True)
+
+
+def _list_outputs_in_input_buffers(step: CallStep) -> list[int]:
+    """The outputs that are in the buffer of an input."""
+    pairs = list(zip(step.arrays, step.call.signature.operands, strict=True))
+    storages = [array.storage for array, operand in pairs if not operand.is_output]
+    outputs = [array for array, operand in pairs if operand.is_output]
+    return [index for index, array in enumerate(outputs) if array.storage in storages]
 
 
 def _locate(storage: DeviceStorage, offset: int = 0) -> BufferOffset[DeviceStorage]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gpu_executor.arrays.device_array import DeviceArray
-from gpu_executor.calls.call import Call
+from gpu_executor.calls.call import Array, Call, copy_elements
 from gpu_executor.calls.dispatch import (
     Algorithms,
     ArrayCopy,
@@ -28,6 +28,7 @@ from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import GpuError
 from gpu_executor.kernel import Shape
 from gpu_executor.plan import CallPlan
+from gpu_executor.steps.call_binder import CallForms
 from gpu_executor.steps.status import StatusWord
 from gpu_executor.steps.step_binder import (
     CallStep,
@@ -58,15 +59,20 @@ class StepDevice(ABC):
         make_status_word: Callable[[], StatusWord],
         note_call: Callable[[int], None],
         copies: CopyRules,
+        forms: CallForms,
     ) -> None:
         """`note_call` gets the bytes of the arrays that steps need at once."""
         self.info = info
         self._capture = _Capture()
-        self._binder = StepBinder(self, make_status_word, note_call, copies)
+        self._binder = StepBinder(self, make_status_word, note_call, copies, forms)
 
     @abstractmethod
     def empty(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
         """An uninitialized array."""
+
+    @abstractmethod
+    def put(self, array: Array, *, borrow: bool = False) -> DeviceArray:
+        """A copy of a NumPy array on the device."""
 
     @abstractmethod
     def _submit_bound(self, steps: Sequence[StorageStep]) -> None:
@@ -125,6 +131,23 @@ class StepDevice(ABC):
             arrays.append(array)
         steps.append(CallStep(call, tuple(arrays), plan))
         self.submit(steps)
+
+    def run_call(self, call: Call, plan: CallPlan) -> None:
+        """Submit a call some of whose arrays may be NumPy arrays. Inputs are copied to the device
+        first. The results are device arrays; if the call has NumPy arrays for them, these are
+        waited for."""
+        targets: list[Any] = []
+        if call.results and not isinstance(call.results[0], DeviceArray):
+            targets, call.results = call.results, []
+        call.inputs = [
+            array if isinstance(array, DeviceArray) else self.put(array) for array in call.inputs
+        ]
+        self.run(call, plan)
+        if targets:
+            fetched = [array.numpy() for array in call.results]
+            for target, array in zip(targets, fetched, strict=True):
+                copy_elements(array, target)
+            call.results = targets
 
     def submit(self, steps: Sequence[DeviceStep]) -> None:
         """Run steps in order, after everything submitted before; returns at once.

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 from gpu_executor.arrays.overlaps import JobsInFlight
 from gpu_executor.calls.arguments import collect_jobs
-from gpu_executor.calls.call import Call, Signature, iterate_params
+from gpu_executor.calls.call import Call, Signature, iterate_params, name_job
 from gpu_executor.calls.streams import StreamJob, check_not_running, iterate_jobs
-from gpu_executor.errors import ElementRangeError
 from gpu_executor.kernel import Kernel
 from gpu_executor.plan import MAX_SLOTS, CallPlan, RunOptions
 from gpu_executor.vulkan.session import Session
@@ -46,10 +45,10 @@ def run_batch(
     on_device = [call for call in calls if keep or call.touches_device()]
     busy = [] if keep else [call for call in calls if _runs_in_slot(call)]
     for call in on_device:
-        _name_job(session.submit_call, call)
+        name_job(session.submit_call, call)
     if keep is False:
         for call in on_device:
-            _name_job(session.fetch_results, call)
+            name_job(Call.fetch_results, call)
     if busy:
         prepared = session.prepare_batch(busy, options)
         session.run_to_end(busy, prepared)
@@ -62,15 +61,6 @@ def run_batch(
 def _runs_in_slot(call: Call) -> bool:
     """Whether a call on NumPy arrays has anything to run."""
     return bool(call.signature.count) and not call.touches_device()
-
-
-def _name_job(run: Callable[[Call], Any], call: Call) -> Any:
-    """The result of a call on device arrays; the error of an element names its job."""
-    try:
-        return run(call)
-    except ElementRangeError as error:
-        assert call.job is not None
-        raise error.in_job(call.job) from None
 
 
 class Stream(Iterator[Any]):
@@ -152,8 +142,8 @@ def _stream_results(
     call = next(calls, None)
     while call is not None:
         if keep or call.touches_device():
-            result = _name_job(session.submit_call, call)
-            yield result if keep is not False else _name_job(session.fetch_results, call)
+            result = name_job(session.submit_call, call)
+            yield result if keep is not False else name_job(Call.fetch_results, call)
             call = next(calls, None)
             continue
         if call.signature.count == 0:

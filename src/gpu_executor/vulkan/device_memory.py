@@ -27,6 +27,7 @@ from gpu_executor.errors import ClosedError, DeviceLostError, GpuError, OutOfMem
 from gpu_executor.kernel import Shape, to_native
 from gpu_executor.plan import round_up_to_class
 from gpu_executor.steps.bound_steps import Copy
+from gpu_executor.steps.call_binder import CallForms
 from gpu_executor.steps.graph_dependencies import GraphDependencies
 from gpu_executor.steps.step_binder import CopyRules, StorageStep
 from gpu_executor.steps.step_device import StepDevice
@@ -122,6 +123,7 @@ class DeviceMemory(StepDevice):
             lambda: MappedStatusWord(resources.memory),
             self._note_call,
             CopyRules(words_only=not resources.device.info.features >= SMALL_STORAGE),
+            CallForms(),
         )
         self.stream = CommandStream(resources)
         self.release = self.stream.release

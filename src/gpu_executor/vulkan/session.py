@@ -22,7 +22,7 @@ import numpy.typing as npt
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.arrays.idle_memory import IdleMemory, MemoryUse
 from gpu_executor.arrays.overlaps import list_outputs
-from gpu_executor.calls.call import AnyArray, Array, Call, as_arrays, check_keep, copy_elements
+from gpu_executor.calls.call import AnyArray, Array, Call, as_arrays, check_keep
 from gpu_executor.common.fork import raise_forked, register_fork_handler
 from gpu_executor.errors import (
     ClosedError,
@@ -283,38 +283,16 @@ class Session:
             check_keep(kernel, keep, out)
             call.use_outputs(out, on_device=True)
         result = self.submit_call(call)
-        return self.fetch_results(call) if keep is False else result
+        return call.fetch_results() if keep is False else result
 
     def submit_call(self, call: Call) -> Any:
-        """Submit a call to the command stream and return its results.
-
-        NumPy arrays among its inputs are copied to the device before. The results are device
-        arrays. If the call has NumPy arrays for them, they are waited for.
-        """
-        memory, signature = self.device_memory, call.signature
-        targets: list[Any] = []
-        if call.results and not _are_on_device(call.results):
-            targets, call.results = call.results, []
-        call.inputs = [
-            array if isinstance(array, DeviceArray) else memory.put(array) for array in call.inputs
-        ]
-        memory.run(call, self.call_preparer.plan_on_device(signature))
+        """Submit a call to the command stream and return its results (`StepDevice.run_call`)."""
+        signature = call.signature
+        self.device_memory.run_call(call, self.call_preparer.plan_on_device(signature))
         with self._counting:
             self._record.calls += 1
             self._record.elements += signature.count
             self._record.chunks += 1
-        if targets:
-            fetched = [array.numpy() for array in call.results]
-            for target, array in zip(targets, fetched, strict=True):
-                copy_elements(array, target)
-            call.results = targets
-        return call.result()
-
-    def fetch_results(self, call: Call) -> Any:
-        """Fetch the results of a call that was submitted, unless they are on the host already."""
-        call.results = [
-            each.numpy() if isinstance(each, DeviceArray) else each for each in call.results
-        ]
         return call.result()
 
     def run_to_end(self, calls: Sequence[Call], prepared: PreparedCall) -> None:

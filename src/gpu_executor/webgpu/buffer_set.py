@@ -12,19 +12,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from gpu_executor.calls.call import Array, Call, Operand, Signature
+from gpu_executor.calls.call import Array, Call, Operand
 from gpu_executor.common.lru import remember
-from gpu_executor.errors import ElementRangeError, KernelError
-from gpu_executor.kernel import COUNT_BYTES, Grid, Kernel
-from gpu_executor.kernel.parameters import ParameterValues
+from gpu_executor.errors import ElementRangeError
+from gpu_executor.kernel import Grid, Kernel
 from gpu_executor.kernel.wgsl import PARAMETER_BYTES
 from gpu_executor.plan import ElementRange
-from gpu_executor.spirv import BlockMember
 from gpu_executor.webgpu.buffer_layout import (
     STATUS_BYTES,
-    WORD_BYTES,
     BufferLayout,
     describe_buffers,
     round_up,
@@ -38,6 +33,7 @@ from gpu_executor.webgpu.device_queue import (
     DeviceQueue,
     copy_out,
 )
+from gpu_executor.webgpu.parameters import encode_fixed
 from gpu_executor.webgpu.pipelines import PipelineCompiler, TunedPipeline
 
 STATUS_CLEAR = b"\xff\xff\xff\xff"
@@ -78,9 +74,8 @@ class BufferSet:
         wait: bool = True,
     ) -> None:
         """With `wait`, wait until other threads release buffers if the memory limit is reached."""
-        assert kernel.wgsl is not None
         self._device, self._pool, self._pipelines = device, pool, pipelines
-        self._kernel, self._wgsl = kernel, kernel.wgsl
+        self._kernel = kernel
         sizes = [operand.nbytes for operand in operands]
         self._layout = BufferLayout.pack(kernel, sizes, scratch_bytes)
         self._prepared: dict[tuple[int, bytes, bytes], TaskCommands] = {}
@@ -132,9 +127,9 @@ class BufferSet:
         """Return the dispatch for the inputs that were written; `values` are the words of the
         call's parameters.
         """
-        parameters = (commands.fixed_parameters + values).ljust(PARAMETER_BYTES, b"\0")
+        parameters = (commands.fixed_parameters + values).ljust(pipeline.parameter_bytes, b"\0")
         if self._uniform is None:
-            return BoundDispatch(pipeline.pipeline, commands.bind_group, parameters, grid)
+            return BoundDispatch(pipeline.pipeline, commands.bind_group, parameters or None, grid)
         self._queue.write_buffer(self._uniform, 0, parameters)
         return BoundDispatch(pipeline.pipeline, commands.bind_group, None, grid)
 
@@ -193,7 +188,7 @@ class BufferSet:
         clears, fills = self._make_initializations(sizes)
         return TaskCommands(
             self._bind(sizes),
-            count + self._wgsl.data + signature.shape_words,
+            encode_fixed(self._kernel, count, signature.shape_words),
             tuple(self._make_copies_in(sizes)),
             clears,
             fills,
@@ -205,7 +200,7 @@ class BufferSet:
         """Return a bind group for arrays of these sizes in bytes."""
         if self._padded_group is not None:
             return self._padded_group
-        padded = self._wgsl.padded
+        padded = self._kernel.wgsl is not None and self._kernel.wgsl.padded
         bound = self._layout.sizes if padded else [round_up(size) for size in sizes]
         ranges = [
             (self._outputs if argument.is_output else self._inputs, offset, size)
@@ -267,49 +262,6 @@ class BufferSet:
             start = 0 if index == 0 and self._kernel.status else offset
             nbytes = round_up(offset + size) - start
             yield BufferCopy(self._outputs, start, self._staging, start, nbytes)
-
-
-def encode_words(signature: Signature, values: ParameterValues) -> bytes:
-    """Return the parameters of a call as the words that WGSL finds behind its other parameters.
-
-    Raises `KernelError` if they do not fit.
-    """
-    kernel = signature.kernel
-    assert kernel.wgsl is not None
-    words = values.push
-    if kernel.spirv and (values.push or values.uniform):
-        words = _pack_members(signature, values)
-    taken = COUNT_BYTES + len(kernel.wgsl.data) + len(signature.shape_words)
-    if taken + len(words) > PARAMETER_BYTES:
-        raise KernelError(
-            f"kernel {kernel.name!r} has {taken + len(words)} bytes of parameters; WebGPU kernels "
-            f"may have {PARAMETER_BYTES}"
-        )
-    return words
-
-
-def _pack_members(signature: Signature, values: ParameterValues) -> bytes:
-    """Return the numbers of all members, without the padding between them."""
-    kernel = signature.kernel
-    start = kernel.count_bytes + len(kernel.push) + len(signature.shape_words)
-    packed = [
-        _pack_member(member, values.push, start)
-        for member in kernel.interface.list_push_parameters(start, kernel.count)
-    ]
-    if kernel.interface.uniform is not None:
-        packed += [
-            _pack_member(member, values.uniform, 0) for member in kernel.interface.uniform.members
-        ]
-    return b"".join(packed)
-
-
-def _pack_member(member: BlockMember, block: bytes, start: int) -> bytes:
-    numbers: Array = np.ndarray(
-        member.shape, member.dtype.newbyteorder("<"), block, member.offset - start, member.strides
-    )
-    if member.dtype.itemsize < WORD_BYTES:
-        numbers = numbers.astype(f"<{member.dtype.kind}{WORD_BYTES}")
-    return numbers.tobytes()
 
 
 def _slice(array: Array, call: Call, chunk: ElementRange) -> Array:

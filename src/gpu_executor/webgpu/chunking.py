@@ -9,6 +9,7 @@ from gpu_executor.calls.call import Signature
 from gpu_executor.errors import DeviceLacksError, OutOfMemoryError
 from gpu_executor.kernel import Kernel
 from gpu_executor.plan import ElementRange
+from gpu_executor.plan.plan import WORK_GROUP_SIZES
 from gpu_executor.webgpu.boundaries import BucketBoundaries
 from gpu_executor.webgpu.buffer_layout import BufferLayout, describe_buffers
 from gpu_executor.webgpu.buffer_pool import BufferPool
@@ -38,7 +39,8 @@ class ChunkPlanner:
         """
         kernel, sizes = signature.kernel, [operand.nbytes for operand in signature.operands]
         layout = BufferLayout.pack(kernel, sizes, signature.scratch_bytes)
-        if self._fits_device(layout) and self._fits_limit(layout):
+        fits_grid = kernel.split == "whole" or signature.count <= self._count_grid_elements(kernel)
+        if fits_grid and self._fits_device(layout) and self._fits_limit(layout):
             return [ElementRange(0, signature.count)]
         chunk = 0 if kernel.split == "whole" else self._compute_max_count(kernel)
         if not chunk:
@@ -68,9 +70,17 @@ class ChunkPlanner:
                 layout = BufferLayout.pack(kernel, [count * each.nbytes for each in types])
                 return not (self._fits_device(layout) and self._fits_limit(layout))
 
-            counts = range(1, self._device.max_binding_bytes)
+            most = min(self._device.max_binding_bytes, self._count_grid_elements(kernel) + 1)
+            counts = range(1, most)
             known = self._max_counts[kernel] = bisect.bisect_left(counts, True, key=is_too_large)
         return known
+
+    def _count_grid_elements(self, kernel: Kernel) -> int:
+        """Return how many elements the work-groups of a dispatch surely cover: those of SPIR-V are
+        in one row, those of WGSL in several."""
+        if kernel.wgsl is not None:
+            return self._device.max_binding_bytes
+        return self._device.max_groups * WORK_GROUP_SIZES[0]
 
     def _fits_device(self, layout: BufferLayout) -> bool:
         """Return whether the device can make and bind the buffers of a set."""

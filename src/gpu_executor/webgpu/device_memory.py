@@ -1,11 +1,13 @@
-"""`WebGpuMemory`: the device arrays of a WebGPU executor. It makes and fills them, runs steps on them
-and fetches results; `ops` and graphs know it as an `ArrayDevice`.
+"""`WebGpuMemory`: the device arrays of a WebGPU executor. It makes and fills them, runs steps on
+them and fetches results; `ops` and graphs know it as an `ArrayDevice`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
+from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -14,7 +16,6 @@ import numpy as np
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.calls.call import Array
 from gpu_executor.calls.dispatch import copy_array
-from gpu_executor.common.fork import DISOWNED
 from gpu_executor.common.lru import LruCache
 from gpu_executor.errors import ClosedError, GpuError
 from gpu_executor.kernel import Shape, to_native
@@ -26,6 +27,7 @@ from gpu_executor.steps.storage import DeviceStorage
 from gpu_executor.webgpu.buffer_pool import BufferPool
 from gpu_executor.webgpu.device import WebGpuDevice
 from gpu_executor.webgpu.device_queue import BufferCopy, DeviceQueue, copy_out
+from gpu_executor.webgpu.parameters import WebGpuForms
 from gpu_executor.webgpu.step_stream import StepStream
 
 MAX_CACHED = 256
@@ -134,6 +136,7 @@ class WebGpuMemory(StepDevice):
             lambda: BufferStatusWord(self),
             note_call,
             CopyRules(unit=4, within_buffers=False, words_only=True),
+            WebGpuForms(),
         )
         self.stream = stream
         self._queue, self._pool, self._note_call = queue, pool, note_call
@@ -142,12 +145,16 @@ class WebGpuMemory(StepDevice):
         self._staging_usage = usage.MAP_READ | usage.COPY_DST
         self._cache: LruCache[Hashable, Any] = LruCache()
         self._cache_lock = threading.RLock()
+        self._released: deque[Any] = deque()
+        """Buffers of arrays that are gone. The garbage collector may find an array while this
+        thread holds the pool's lock, so the next allocation gives them back."""
         self.closed = False
         """Whether the executor is closed, and every array gone."""
 
     @property
     def free_memory(self) -> int:
         """Bytes that new arrays may take: `GPU_MEMORY_LIMIT`, or no limit that WebGPU tells."""
+        self.give_back()
         stats = self._pool.stats()
         limit = UNLIMITED if self._pool.limit is None else self._pool.limit
         return max(limit - stats.bytes_in_use, 0)
@@ -161,12 +168,22 @@ class WebGpuMemory(StepDevice):
     def allocate(self, nbytes: int) -> Any:
         """A buffer that kernels bind, of at least so many bytes."""
         self._check_open()
+        self.give_back()
         return self._pool.acquire([(max(nbytes, 4), self._usage)], wait=False)[0]
 
     def release(self, buffer: Any) -> None:
         """Take a buffer back."""
-        if not self.closed and self._pool is not DISOWNED:
-            self._pool.release(buffer)
+        self._released.append(buffer)
+
+    def give_back(self) -> bool:
+        """Give the buffers of arrays that are gone back to the pool; returns whether there were
+        any."""
+        found = False
+        while self._released:
+            with contextlib.suppress(IndexError):  # another thread was faster
+                self._pool.release(self._released.popleft())
+                found = True
+        return found
 
     def empty(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
         """An uninitialized array."""
@@ -274,6 +291,17 @@ class WebGpuMemory(StepDevice):
     def _check_open(self) -> None:
         if self.closed:
             raise ClosedError("the executor is closed; open another one")
+
+    def trim(self) -> None:
+        """Drop what is cached, and give back the buffers of arrays that are gone."""
+        with self._cache_lock:
+            self._cache.clear()
+        self.stream.clear()
+        self.give_back()
+
+    def disown(self) -> None:
+        """After a fork: the arrays are the parent's."""
+        self.closed = True
 
     def close(self) -> None:
         """Drop what is cached; arrays that exist are gone."""

@@ -1,4 +1,5 @@
-"""Compute pipelines: a kernel's WGSL compiled once for each work-group tuning, never evicted.
+"""Compute pipelines: a kernel's code compiled once for each work-group tuning, never evicted. The
+code is the kernel's WGSL, or the package's own SPIR-V (`spirv_pipelines.py`).
 
 All pipelines of a kernel compute the same results and share one bind group layout. So while the
 pipeline tuned for a bucket is compiled in the background, another pipeline of the kernel is used.
@@ -16,10 +17,16 @@ from typing import Any
 from gpu_executor.errors import DeviceLacksError, KernelError
 from gpu_executor.kernel import Grid, Kernel
 from gpu_executor.kernel.wgsl import PARAMETER_BYTES, PRELUDE_LINES, WgslCode
+from gpu_executor.plan.plan import choose_work_groups
 from gpu_executor.webgpu.boundaries import SMALLEST_BUCKET
 from gpu_executor.webgpu.device import WebGpuDevice
 from gpu_executor.webgpu.fill_pipeline import FillPipeline
 from gpu_executor.webgpu.kernel_text import WorkGroupUse, check_text
+from gpu_executor.webgpu.spirv_pipelines import (
+    SpirvPipelines,
+    count_parameter_bytes,
+    is_readable,
+)
 
 LARGE_BUCKET = 1 << 18
 USUAL_WORK_GROUP, SMALL_WORK_GROUP = 128, 64
@@ -36,13 +43,15 @@ class TunedPipeline:
     work_group: int
     per_invocation: int
     uses_rows: bool
-    """Whether the text counts the work-groups of a grid with several rows."""
+    """Whether the code counts the work-groups of a grid with several rows."""
+    parameter_bytes: int
+    """The bytes of its parameters, as immediates or in a uniform buffer."""
     compile_seconds: float
 
     def size_grid(self, invocations: int, device: WebGpuDevice) -> Grid:
         """Return the work-groups for that many elements, in several rows if one is too long."""
-        assert self.kernel.wgsl is not None
-        step = self.work_group * self.per_invocation * self.kernel.wgsl.packed
+        packed = 1 if self.kernel.wgsl is None else self.kernel.wgsl.packed
+        step = self.work_group * self.per_invocation * packed
         groups, limit = -(-invocations // step), device.max_groups
         if groups > limit and not self.uses_rows:
             raise DeviceLacksError(
@@ -68,6 +77,7 @@ class PipelineCompiler:
 
     def __init__(self, device: WebGpuDevice) -> None:
         self._device = device
+        self.spirv = SpirvPipelines(device)
         self.fill = FillPipeline(device)
         self._lock = threading.Lock()
         self._layouts: dict[Kernel, Any] = {}
@@ -97,6 +107,8 @@ class PipelineCompiler:
 
     def get_layout(self, kernel: Kernel) -> Any:
         """Return the bind group layout that all pipelines of a kernel share."""
+        if kernel.wgsl is None:
+            return self.spirv.get_layout(kernel)
         with self._lock:
             layout = self._layouts.get(kernel)
             if layout is None:
@@ -115,6 +127,18 @@ class PipelineCompiler:
         """Return every compiled pipeline."""
         with self._lock:
             return [pipeline for each in self._compiled.values() for pipeline in each.values()]
+
+    def make_for_arrays(
+        self, kernel: Kernel, work_group: int, per_invocation: int
+    ) -> tuple[TunedPipeline, Any]:
+        """Return the pipeline that runs a kernel on device arrays, and its bind group layout.
+
+        The package's SPIR-V comes before its WGSL there, whose buffers may be padded.
+        """
+        tuning = work_group, per_invocation
+        if is_readable(kernel) and kernel.wgsl is not None:
+            return self._compile_spirv(kernel, tuning), self.spirv.get_layout(kernel)
+        return self._request(kernel, tuning).result(), self.get_layout(kernel)
 
     def close(self) -> None:
         """Wait for the compilations in progress."""
@@ -141,7 +165,8 @@ class PipelineCompiler:
 
     def _compile(self, kernel: Kernel, tuning: Tuning) -> TunedPipeline:
         """Compile a pipeline; invalid WGSL raises `KernelError` with the compiler's message."""
-        assert kernel.wgsl is not None
+        if kernel.wgsl is None:
+            return self._compile_spirv(kernel, tuning)
         begun = time.perf_counter()
         text = kernel.wgsl.with_prelude(uniform_binding=self._find_uniform_binding(kernel))
         device = self._device.device
@@ -158,7 +183,19 @@ class PipelineCompiler:
             raise KernelError(f"kernel {kernel.name!r}: {describe_error(error)}") from None
         rows = self._get_work_group_use(kernel).rows
         seconds = time.perf_counter() - begun
-        return TunedPipeline(pipeline, kernel, *tuning, rows, seconds)
+        return TunedPipeline(pipeline, kernel, *tuning, rows, PARAMETER_BYTES, seconds)
+
+    def _compile_spirv(self, kernel: Kernel, tuning: Tuning) -> TunedPipeline:
+        begun = time.perf_counter()
+        pipeline = self.spirv.get(kernel, *tuning)
+        return TunedPipeline(
+            pipeline,
+            kernel,
+            *tuning,
+            uses_rows=False,
+            parameter_bytes=count_parameter_bytes(kernel),
+            compile_seconds=time.perf_counter() - begun,
+        )
 
     def _find_uniform_binding(self, kernel: Kernel) -> int | None:
         """Return the binding of the uniform buffer; None where parameters are immediates."""
@@ -170,6 +207,9 @@ class PipelineCompiler:
         Small work-groups spread a small task over the whole GPU. In a large task each invocation
         computes two elements.
         """
+        if kernel.wgsl is None:
+            self.spirv.check(kernel)
+            return choose_work_groups(kernel, bucket, self._device.info, [])
         use = self._get_work_group_use(kernel)
         limits = self._device.limits
         most = min(

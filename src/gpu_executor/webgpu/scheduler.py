@@ -23,11 +23,12 @@ from gpu_executor.plan import ElementRange, Plan
 from gpu_executor.telemetry.profile import ActiveProfile
 from gpu_executor.telemetry.stages import StageCounters, sum_counters
 from gpu_executor.webgpu.buffer_pool import BufferPool
-from gpu_executor.webgpu.buffer_set import BufferSet, encode_words
+from gpu_executor.webgpu.buffer_set import BufferSet
 from gpu_executor.webgpu.buffer_set_caches import Bucket, BucketCache, ExactSizeCache
 from gpu_executor.webgpu.chunking import ChunkPlanner
 from gpu_executor.webgpu.device import WebGpuDevice
 from gpu_executor.webgpu.device_queue import CommandList, DeviceQueue
+from gpu_executor.webgpu.parameters import encode_values
 from gpu_executor.webgpu.pipelines import (
     PipelineCompiler,
     TunedPipeline,
@@ -150,7 +151,7 @@ class TaskScheduler:
             raise
         if errors:
             raise errors[0]
-        self._count(1, signature.count)
+        self.count(1, signature.count)
         return nbytes
 
     def run_calls(self, calls: Sequence[Call]) -> int:
@@ -180,7 +181,7 @@ class TaskScheduler:
             raise
         if errors:  # groups are ordered by size, so the first error need not be of the first job
             raise min(errors, key=lambda error: (error.job or 0, error.index))
-        self._count(len(calls), sum(call.signature.count for call in calls))
+        self.count(len(calls), sum(call.signature.count for call in calls))
         return most
 
     def explain(self, signature: Signature) -> WgpuPlan:
@@ -287,7 +288,10 @@ class TaskScheduler:
     def _submit(self, pipeline: TunedPipeline, tasks: list[Task]) -> None:
         try:
             commands = [task.buffers.prepare(task.call, task.chunk) for task in tasks]
-            values = [encode_words(task.call.signature, task.call.values) for task in tasks]
+            values = [
+                encode_values(pipeline.kernel, call.signature.shape_words, call.values)
+                for call in (task.call for task in tasks)
+            ]
             grids = [self._find_grid(pipeline, task) for task in tasks]
         except BaseException:
             for task in tasks:
@@ -408,7 +412,8 @@ class TaskScheduler:
             wait=wait,
         )
 
-    def _count(self, calls: int, elements: int) -> None:
+    def count(self, calls: int, elements: int) -> None:
+        """Count calls that ran."""
         with self._counters:
             self._record.calls += calls
             self._record.elements += elements

@@ -1,30 +1,34 @@
 """Compute pipelines of the package's own SPIR-V modules.
 
 A module is specialized, reduced to what it uses, and lowered to what the device and naga take, the
-reader of SPIR-V in wgpu. A module that naga does not expect may end the process, so only modules of
-this package get here: a test has passed each of them.
+reader of SPIR-V in wgpu; its loops are unrolled, since naga drops the request for it. A module that
+naga does not expect may end the process, so only modules of this package get here: a test has
+passed each of them.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Mapping
 from typing import Any
 
-from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import DeviceLacksError, KernelError, SpirvError
 from gpu_executor.kernel import Kernel
-from gpu_executor.kernels.modules import get_digests
+from gpu_executor.kernels.modules import get_module_names, load_spirv
 from gpu_executor.spirv.control_flow import follow_constants
 from gpu_executor.spirv.dead_code import remove_dead_code
+from gpu_executor.spirv.editor import ModuleEditor, Op
 from gpu_executor.spirv.int64_lowering import lower_int64
 from gpu_executor.spirv.naga_forms import rewrite_for_naga
 from gpu_executor.spirv.product_lowering import ProductForm, lower_products
 from gpu_executor.spirv.single_views import keep_single_views
 from gpu_executor.spirv.specialization import specialize
+from gpu_executor.steps.dispatch_sizes import choose_constants
 from gpu_executor.webgpu.device import IMMEDIATE_BYTES, WebGpuDevice
 from gpu_executor.webgpu.trusted_modules import create_trusted_module
 
+_NO_CONTRACTION = 42  # Spec, "Decoration"
 INT64_FEATURE, SUBGROUP_FEATURE = "shader-int64", "subgroup"
 FEATURE_OF_CAPABILITY = {
     10: "shader-f64",
@@ -48,12 +52,19 @@ def prepare_module(
     return remove_dead_code(follow_constants(code, unroll=True))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SpirvPipeline:
-    """A compiled pipeline, and the layout of its bind groups."""
+def is_readable(kernel: Kernel) -> bool:
+    """Whether naga reads a kernel's SPIR-V and keeps its meaning: a module of this package, and
+    without operations on floats that must not be contracted, which naga ignores."""
+    return bool(kernel.spirv) and _is_readable(kernel.digest)
 
-    pipeline: Any
-    layout: Any
+
+@functools.cache
+def _is_readable(digest: str) -> bool:
+    name = get_module_names().get(digest)
+    return name is not None and not any(
+        opcode == Op.DECORATE and operands[1] == _NO_CONTRACTION
+        for opcode, operands in ModuleEditor(load_spirv(name)).preamble
+    )
 
 
 class SpirvPipelines:
@@ -64,16 +75,17 @@ class SpirvPipelines:
         has_int64 = INT64_FEATURE in device.device.features
         self.form: ProductForm = "int64" if has_int64 else "halves"
         """How products of words are computed."""
-        self._layouts: dict[tuple[int, ...], Any] = {}
-        self._pipelines: dict[Any, SpirvPipeline] = {}
+        self._layouts: dict[int, Any] = {}
+        self._pipelines: dict[Any, Any] = {}
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         """The number of compiled pipelines."""
         return len(self._pipelines)
 
-    def get(self, kernel: Kernel, constants: Mapping[int, int]) -> SpirvPipeline:
-        """The pipeline of a kernel; `constants` are those that the plan chose, by id."""
+    def get(self, kernel: Kernel, work_group: int, per_invocation: int) -> Any:
+        """The pipeline of a kernel for a size of work-groups and the elements of an invocation."""
+        constants = choose_constants(kernel, work_group, per_invocation)
         key = kernel, tuple(sorted(constants.items()))
         with self._lock:
             found = self._pipelines.get(key)
@@ -81,38 +93,37 @@ class SpirvPipelines:
                 found = self._pipelines[key] = self._make(kernel, constants)
             return found
 
-    def _make(self, kernel: Kernel, constants: Mapping[int, int]) -> SpirvPipeline:
-        self._check(kernel)
+    def _make(self, kernel: Kernel, constants: Mapping[int, int]) -> Any:
+        self.check(kernel)
         device, where = self._device.device, f"kernel {kernel.name!r}"
         try:
             code = prepare_module(kernel.spirv, {**dict(kernel.constants), **constants}, self.form)
         except SpirvError as error:
             raise DeviceLacksError(f"{where} has no form for WebGPU: {error}") from None
-        layout = self._get_layout(tuple(kernel.interface.bindings))
         try:
-            pipeline_layout = device.create_pipeline_layout(
-                bind_group_layouts=[layout], immediate_size=-(-kernel.push_bytes // 4) * 4
+            layout = device.create_pipeline_layout(
+                bind_group_layouts=[self.get_layout(kernel)],
+                immediate_size=count_parameter_bytes(kernel),
             )
             module = create_trusted_module(self._device.wgpu, device, code, kernel.name)
             stage = {"module": module, "entry_point": kernel.interface.entry_point}
-            pipeline = device.create_compute_pipeline(layout=pipeline_layout, compute=stage)
+            return device.create_compute_pipeline(layout=layout, compute=stage)
         except self._device.wgpu.GPUError as error:
             raise KernelError(f"{where}: WebGPU refuses its code: {error}") from None
-        return SpirvPipeline(pipeline, layout)
 
-    def _check(self, kernel: Kernel) -> None:
+    def check(self, kernel: Kernel) -> None:
         """Refuse a kernel that the device cannot run, or that naga might not read."""
         where, name = f"kernel {kernel.name!r}", self._device.name
-        if kernel.digest not in get_digests():
+        if not is_readable(kernel):
             raise KernelError(
-                f"{where} has SPIR-V that is not the package's own, which WebGPU does not read "
-                "safely; give wgsl="
+                f"{where} has no WGSL, so WebGPU cannot run it: of SPIR-V it takes this package's "
+                "own modules only; give wgsl=, or run it with Vulkan"
             )
-        limits = self._device.info.limits
-        if kernel.push_bytes > min(limits.max_push_constants, IMMEDIATE_BYTES):
+        limits, room = self._device.info.limits, IMMEDIATE_BYTES if self._device.immediates else 0
+        if kernel.push_bytes > room:
             raise DeviceLacksError(
-                f"{where} has {kernel.push_bytes} bytes of push constants; {name} takes "
-                f"{limits.max_push_constants} as immediates"
+                f"{where} has {kernel.push_bytes} bytes of parameters; {name} takes {room} as "
+                "immediates"
             )
         if kernel.bindings > limits.max_bound_buffers:
             raise DeviceLacksError(
@@ -127,13 +138,16 @@ class SpirvPipelines:
             if feature is not None and feature not in self._device.device.features:
                 raise DeviceLacksError(f"{where} needs {feature}, which {name} lacks")
 
-    def _get_layout(self, bindings: tuple[int, ...]) -> Any:
-        found = self._layouts.get(bindings)
+    def get_layout(self, kernel: Kernel) -> Any:
+        """The layout of the bind groups of a kernel. All buffers may be written, so that a call can
+        bind one as an input and as an output."""
+        found = self._layouts.get(kernel.bindings)
         if found is None:
-            found = self._layouts[bindings] = self._device.device.create_bind_group_layout(
-                entries=[
-                    {"binding": binding, "visibility": "COMPUTE", "buffer": {"type": "storage"}}
-                    for binding in bindings
-                ]
-            )
+            found = self._device.create_layout(["storage"] * kernel.bindings)
+            self._layouts[kernel.bindings] = found
         return found
+
+
+def count_parameter_bytes(kernel: Kernel) -> int:
+    """The bytes of the immediates of a kernel."""
+    return -(-kernel.push_bytes // 4) * 4

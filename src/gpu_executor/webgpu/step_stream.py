@@ -14,11 +14,7 @@ from gpu_executor.calls.dispatch import Dispatch
 from gpu_executor.common.lru import LruCache
 from gpu_executor.kernel import Grid
 from gpu_executor.steps.bound_steps import CallDispatch, Copy, Fill, Write
-from gpu_executor.steps.dispatch_sizes import (
-    DispatchSizes,
-    choose_constants,
-    make_dispatch_key,
-)
+from gpu_executor.steps.dispatch_sizes import DispatchSizes, make_dispatch_key
 from gpu_executor.steps.status import StatusCheck
 from gpu_executor.steps.step_binder import StorageStep
 from gpu_executor.webgpu.device import WebGpuDevice
@@ -29,8 +25,7 @@ from gpu_executor.webgpu.device_queue import (
     Command,
     DeviceQueue,
 )
-from gpu_executor.webgpu.fill_pipeline import FillPipeline
-from gpu_executor.webgpu.spirv_pipelines import SpirvPipeline, SpirvPipelines
+from gpu_executor.webgpu.pipelines import PipelineCompiler
 
 MAX_DISPATCHES, MAX_BIND_GROUPS = 1024, 1024
 """Cached dispatches and bind groups."""
@@ -39,10 +34,10 @@ MAX_DISPATCHES, MAX_BIND_GROUPS = 1024, 1024
 class _PreparedDispatch(NamedTuple):
     """A dispatch apart from its arrays."""
 
-    pipeline: SpirvPipeline
+    pipeline: Any
+    layout: Any
     push: bytes | None
     grid: Grid
-    bindings: tuple[int, ...]
 
 
 class StepStream:
@@ -52,10 +47,10 @@ class StepStream:
         self,
         device: WebGpuDevice,
         queue: DeviceQueue,
-        pipelines: SpirvPipelines,
-        fill: FillPipeline,
+        pipelines: PipelineCompiler,
     ) -> None:
-        self._device, self._queue, self._pipelines, self._fill = device, queue, pipelines, fill
+        self._device, self._queue, self._pipelines = device, queue, pipelines
+        self._fill = pipelines.fill
         self._dispatches: LruCache[Hashable, _PreparedDispatch] = LruCache()
         self._groups: LruCache[Hashable, Any] = LruCache()
         self._lock = threading.RLock()
@@ -127,51 +122,30 @@ class StepStream:
         if prepared is None:
             prepared = self._dispatches[key] = self._prepare(work)
             self._dispatches.evict(MAX_DISPATCHES)
-        pipeline, push, grid, numbers = prepared
-        group_key = pipeline, tuple(bindings)
+        pipeline, layout, push, grid = prepared
+        group_key = layout, tuple(bindings)
         group = self._groups.use(group_key)
         if group is None:
-            group = self._groups[group_key] = self._make_group(pipeline, numbers, bindings)
+            values = iter(bindings)
+            ranges = [
+                (buffer, offset, -(-nbytes // 4) * 4)
+                for buffer, offset, nbytes in zip(values, values, values, strict=True)
+            ]
+            group = self._groups[group_key] = self._device.bind(layout, ranges)
             self._groups.evict(MAX_BIND_GROUPS)
-        return BoundDispatch(pipeline.pipeline, group, push, grid)
+        return BoundDispatch(pipeline, group, push, grid)
 
     def _prepare(self, work: Dispatch | CallDispatch) -> _PreparedDispatch:
-        kernel = work.kernel
         if isinstance(work, CallDispatch):
-            size, per_invocation, push, grid = (
-                work.work_group,
-                work.per_invocation,
-                work.push,
-                work.grid,
-            )
+            size, per_invocation = work.work_group, work.per_invocation
+            push, grid = work.push, work.grid
         else:
             sizes = DispatchSizes.choose(work, self._device.info)
             size, per_invocation, push = sizes.work_group, sizes.per_invocation, sizes.push
             grid = (sizes.groups, 1, 1)
-        constants = choose_constants(kernel, size, per_invocation)
-        pipeline = self._pipelines.get(kernel, constants)
-        padded = push.ljust(-(-kernel.push_bytes // 4) * 4, b"\0")
-        return _PreparedDispatch(pipeline, padded or None, grid, tuple(kernel.interface.bindings))
-
-    def _make_group(
-        self, pipeline: SpirvPipeline, numbers: Sequence[int], bindings: Sequence[Any]
-    ) -> Any:
-        values = iter(bindings)
-        ranges = list(zip(values, values, values, strict=True))
-        return self._device.device.create_bind_group(
-            layout=pipeline.layout,
-            entries=[
-                {
-                    "binding": number,
-                    "resource": {
-                        "buffer": buffer,
-                        "offset": offset,
-                        "size": -(-nbytes // 4) * 4,
-                    },
-                }
-                for number, (buffer, offset, nbytes) in zip(numbers, ranges, strict=True)
-            ],
-        )
+        tuned, layout = self._pipelines.make_for_arrays(work.kernel, size, per_invocation)
+        padded = push.ljust(tuned.parameter_bytes, b"\0")
+        return _PreparedDispatch(tuned.pipeline, layout, padded or None, grid)
 
     def _bind_fill(self, fill: Fill) -> Command:
         if not any(fill.pattern):

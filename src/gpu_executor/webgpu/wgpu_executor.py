@@ -24,20 +24,24 @@ from gpu_executor.calls.arguments import check_is_kernel, collect_jobs, iterate,
 from gpu_executor.calls.call import (
     Array,
     Call,
+    Signature,
     SignatureCache,
     arrays_to_explain,
     as_arrays,
+    check_keep,
     iterate_params,
+    name_job,
 )
 from gpu_executor.calls.dispatch import CopiesToDevice, upload
 from gpu_executor.calls.streams import SequentialStream, StreamJob
 from gpu_executor.common.fork import DISOWNED, register_fork_handler
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.errors import ClosedError, DeviceLostError, KernelError
+from gpu_executor.errors import ClosedError, DeviceLostError
 from gpu_executor.graphs import Graph
 from gpu_executor.kernel import Kernel, Shape
 from gpu_executor.kernels import load, names
-from gpu_executor.plan import round_up_to_class
+from gpu_executor.plan import CallPlan, Plan, round_up_to_class
+from gpu_executor.plan.plan import plan_on_device
 from gpu_executor.settings import Settings, resolve_settings
 from gpu_executor.telemetry.profile import StageProfile
 from gpu_executor.telemetry.spans import TraceFile
@@ -54,8 +58,8 @@ from gpu_executor.webgpu.device import WebGpuDevice
 from gpu_executor.webgpu.device_memory import WebGpuMemory
 from gpu_executor.webgpu.native_queue import open_queue
 from gpu_executor.webgpu.pipelines import PipelineCompiler
-from gpu_executor.webgpu.scheduler import TaskScheduler, WgpuPlan
-from gpu_executor.webgpu.spirv_pipelines import SpirvPipelines
+from gpu_executor.webgpu.scheduler import TaskScheduler
+from gpu_executor.webgpu.spirv_pipelines import is_readable
 from gpu_executor.webgpu.step_stream import StepStream
 from gpu_executor.webgpu.wgpu_stats import BucketStats, WgpuStats
 
@@ -115,12 +119,14 @@ class WgpuExecutor(PlainArrays):
         self._scheduler = TaskScheduler(
             self._device, self._pool, self._pipelines, self._queue, self._chunks
         )
-        self._pool.reclaim = self._scheduler.reclaim
-        self._spirv_pipelines = SpirvPipelines(self._device)
-        stream = StepStream(self._device, self._queue, self._spirv_pipelines, self._pipelines.fill)
         self._device_memory = WebGpuMemory(
-            self._device, self._queue, self._pool, stream, self._note_call
+            self._device,
+            self._queue,
+            self._pool,
+            StepStream(self._device, self._queue, self._pipelines),
+            self._note_call,
         )
+        self._pool.reclaim = self._reclaim
         self._active = ActiveCalls(self._device)
         self._outputs = OutputAllocator()
         self._idle_memory = IdleMemory(settings.idle_memory)
@@ -153,16 +159,33 @@ class WgpuExecutor(PlainArrays):
         given = as_arrays(kernel, arrays)
         call = self._signatures.get(kernel, given, out_shape).make_call(given, params)
         if out is not None:
-            call.use_outputs(out)
-        return self._run_call(call)
+            check_keep(kernel, keep, out)
+            call.use_outputs(out, on_device=True)
+        return self._run_call(call, keep)
 
-    def _run_call(self, call: Call) -> Any:
+    def _run_call(self, call: Call, keep: bool | None) -> Any:
+        if keep or call.touches_device():
+            result = self._run_on_device(call)
+            return call.fetch_results() if keep is False else result
         with self._active:
             nbytes = self._outputs.allocate(call)
             if call.signature.count:
                 nbytes += self._scheduler.run_single(call)
             self._settle_idle_memory(nbytes)
         return call.result()
+
+    def _run_on_device(self, call: Call) -> Any:
+        """Submit a call on device arrays; wait only for results that go to the host."""
+        with self._active:
+            self._device_memory.run_call(call, self._plan_on_device(call.signature))
+            self._scheduler.count(1, call.signature.count)
+        return call.result()
+
+    def _plan_on_device(self, signature: Signature) -> CallPlan:
+        kernel, sizes = signature.kernel, None
+        if not is_readable(kernel):
+            sizes = self._pipelines.tune(kernel, max(signature.invocations, 1))
+        return plan_on_device(signature, self._device.info, sizes)
 
     def run_batch(
         self,
@@ -180,7 +203,7 @@ class WgpuExecutor(PlainArrays):
             kernel (Kernel): The kernel to run.
             jobs (iterable of tuples): The arrays of each job.
             out (iterable): The array, or tuple of arrays, to write each job's result to.
-            keep (bool | None): As in `run`: True raises `NotSupportedError`.
+            keep (bool | None): As in `run`, for all jobs.
             params (dict | tuple | list): Values for all jobs; a list has one entry for each job.
 
         Returns:
@@ -188,13 +211,22 @@ class WgpuExecutor(PlainArrays):
         """
         given, outs = collect_jobs(jobs, out)
         calls = [
-            self._signatures.make_job_call(kernel, job, index, outs and outs[index], own)
+            self._signatures.make_job_call(kernel, job, index, outs and outs[index], own, keep=keep)
             for index, (job, own) in enumerate(zip(given, iterate_params(params, len(given))))  # noqa: B905
         ]
-        with self._active:
-            nbytes = sum(self._outputs.allocate(call) for call in calls)
-            nbytes += self._scheduler.run_calls([call for call in calls if call.signature.count])
-            self._settle_idle_memory(nbytes)
+        on_device = [call for call in calls if keep or call.touches_device()]
+        for call in on_device:
+            name_job(self._run_on_device, call)
+        if keep is False:
+            for call in on_device:
+                name_job(Call.fetch_results, call)
+        if len(on_device) < len(calls):
+            others = [call for call in calls if not call.touches_device()]
+            with self._active:
+                nbytes = sum(self._outputs.allocate(call) for call in others)
+                busy = [call for call in others if call.signature.count]
+                nbytes += self._scheduler.run_calls(busy)
+                self._settle_idle_memory(nbytes)
         return [call.result() for call in calls]
 
     def stream(
@@ -212,23 +244,22 @@ class WgpuExecutor(PlainArrays):
             kernel (Kernel): The kernel to run.
             jobs (iterable of tuples): The arrays of each job; it may be infinite.
             out (iterable): The array, or tuple of arrays, to write each job's result to.
-            keep (bool | None): As in `run`: True raises `NotSupportedError`.
+            keep (bool | None): As in `run`, for all jobs.
             params (dict | tuple | list): Values for all jobs; a list has one entry for each job.
         """
 
         def run(job: StreamJob) -> Any:
             self._check_open()
             index, arrays, target, own = job
-            return self._run_call(
-                self._signatures.make_job_call(kernel, arrays, index, target, own)
-            )
+            call = self._signatures.make_job_call(kernel, arrays, index, target, own, keep=keep)
+            return name_job(lambda each: self._run_call(each, keep), call)
 
         self._check_open()
         return SequentialStream(run, jobs, out, params)
 
     def explain(
         self, kernel: Kernel, *arrays: npt.ArrayLike, params: Any = None, out_shape: Any = None
-    ) -> WgpuPlan:
+    ) -> Plan:
         """Return the chunks, bucket and work-groups of `run`. Print them for their reasons.
 
         Args:
@@ -239,7 +270,10 @@ class WgpuExecutor(PlainArrays):
         """
         self._check_open()
         given = arrays_to_explain(kernel, arrays)
-        return self._scheduler.explain(self._signatures.get(kernel, given, out_shape))
+        signature = self._signatures.get(kernel, given, out_shape)
+        if any(isinstance(each, DeviceArray) for each in given):
+            return self._plan_on_device(signature)
+        return self._scheduler.explain(signature)
 
     def profile(self, *, trace: str | Path | None = None) -> StageProfile:
         """Record the stages of all calls until the `with` ends: `stages()`, `save_trace(path)`. The
@@ -261,12 +295,12 @@ class WgpuExecutor(PlainArrays):
             sizes (list of int): The sizes of the calls to come, in elements.
 
         Raises:
-            KernelError: The kernel has no WGSL.
+            KernelError: The kernel has no WGSL, and is none of the package's.
         """
         if kernel is not None:
             check_is_kernel(kernel)
             if kernel.wgsl is None:
-                raise KernelError(f"kernel {kernel.name!r} has no WGSL, so WebGPU cannot run it")
+                self._pipelines.spirv.check(kernel)
         counts = [parse_count("warm_up", size, least=1) for size in iterate("sizes", sizes)]
         with self._active:
             if kernel is not None:
@@ -324,6 +358,10 @@ class WgpuExecutor(PlainArrays):
     def import_array(self, array: Array) -> ArrayImport:
         raise refuse("import_array", self.name)
 
+    def _reclaim(self) -> bool:
+        """Release memory to the pool; returns whether there was any."""
+        return self._device_memory.give_back() or self._scheduler.reclaim()
+
     def _note_call(self, nbytes: int) -> None:
         if nbytes > self._idle_memory.largest_call:
             self._idle_memory.note_call(nbytes)
@@ -359,11 +397,12 @@ class WgpuExecutor(PlainArrays):
             calls=record.calls,
             elements=record.elements,
             chunks=record.chunks,
-            dispatches=0,
+            dispatches=self._device_memory.stream.dispatches,
             seconds_by_stage=record.seconds(),
             bytes_held=pool.bytes_idle + pool.bytes_in_use,
-            submissions=scheduler.submissions,
-            pipelines=len(pipelines),
+            submissions=scheduler.submissions + self._device_memory.stream.submissions,
+            pipelines=len(pipelines) + len(self._pipelines.spirv),
+            integers=self._pipelines.spirv.form,
             buffer_sets=scheduler.sets_made,
             exact_hits=scheduler.exact.hits,
             exact_entries=len(scheduler.exact),
@@ -423,6 +462,7 @@ class WgpuExecutor(PlainArrays):
     def trim(self) -> int:
         """Free all buffers that no running call uses; returns how many bytes were freed."""
         with self._active:
+            self._device_memory.trim()
             self._scheduler.clear()
             self._outputs.clear()
             nbytes = self._pool.stats().bytes_idle
@@ -435,6 +475,7 @@ class WgpuExecutor(PlainArrays):
         # collected.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(vars(self).copy()))
         self._finalizer.detach()
+        self._device_memory.disown()
         self._active = self._pipelines = self._scheduler = DISOWNED
 
     def _merge_history(self) -> BucketHistory:

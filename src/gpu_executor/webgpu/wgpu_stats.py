@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpu_executor.backend import BackendStats
+from gpu_executor.spirv.product_lowering import ProductForm
 from gpu_executor.telemetry.families import MetricValue
 
 
@@ -56,6 +57,9 @@ class WgpuStats(BackendStats):
     """The API under WebGPU: Vulkan, Metal, D3D12 ..."""
     submissions: int
     pipelines: int
+    integers: ProductForm
+    """How the package's modules multiply words: as 64-bit integers, or in halves of 16 bits where
+    the device has no 64-bit integers."""
     buffer_sets: int
     """Buffer sets made, each with its bind group."""
     exact_hits: int
