@@ -137,6 +137,14 @@ def test_an_initial_value_does_not_overwrite_an_input(backend: Backend) -> None:
             if (i < x.length()) y[i] = x[x.length() - 1 - i];
         }
         """,
+        wgsl="""
+        @group(0) @binding(0) var<storage, read_write> y: array<u32>;
+        @group(0) @binding(1) var<storage, read> x: array<u32>;
+        @compute @workgroup_size(64)
+        fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+            if (id.x < arrayLength(&x)) { y[id.x] = x[arrayLength(&x) - 1u - id.x]; }
+        }
+        """,
         reference=lambda x: x[::-1],
     )
     there = backend.to_device(X)

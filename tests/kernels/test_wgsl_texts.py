@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import random
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,9 +17,8 @@ from gpu_executor.errors import KernelError
 from gpu_executor.kernel.wgsl import PARAMETER_WORDS, WgslCode
 from gpu_executor.kernels import wgsl_texts
 from gpu_executor.kernels.wgsl_texts import REDUCTION_BLOCK
-from gpu_executor.primes import NAMED, Prime, words
-from gpu_executor.primes.prime import MAX_BITS, WORD_BITS, LimbLayout, is_prime
-from tests.conftest import elements
+from gpu_executor.primes import NAMED
+from gpu_executor.primes.prime import MAX_BITS, WORD_BITS
 
 Array = npt.NDArray[Any]
 
@@ -181,166 +179,6 @@ def test_a_vector_kernel_writes_nothing_beyond_the_last_vec4(wgpu_device: Runner
     result = np.frombuffer(outcome.output, np.uint32)
     np.testing.assert_array_equal(result[:70], 2 * a[:70])
     assert set(result[72:]) == {0xA5A5A5A5}
-
-
-# --- fields ---
-
-
-def run_field(
-    runner: Runner, prime: Prime, operation: str, a: Array, b: Array, *, uniform: bool = False
-) -> Outcome:
-    count = len(a)
-    return runner(
-        wgsl_texts.render_field_operation(prime, operation),
-        [a, b],
-        a.nbytes,
-        count=count,
-        groups=grid(count, 16, 2),
-        constants={"work_group": 16, "per_invocation": 2},
-        status=True,
-        uniform=uniform,
-    )
-
-
-def exact(prime: Prime, operation: str, a: int, b: int) -> int:
-    if operation == "add":
-        return (a + b) % prime.modulus
-    if operation == "sub":
-        return (a - b) % prime.modulus
-    return a * b * pow(prime.r, -1, prime.modulus) % prime.modulus
-
-
-def check_field(
-    runner: Runner, prime: Prime, operation: str, seed: int, *, uniform: bool = False
-) -> None:
-    a, b = elements(prime, 60, seed), elements(prime, 60, seed + 1)
-    edges = [0, 1, prime.modulus - 1]
-    a += [value for value in edges for _ in edges]
-    b += edges * len(edges)
-    arrays = [words.from_ints(prime, values) for values in (a, b)]
-    outcome = run_field(runner, prime, operation, *arrays, uniform=uniform)
-    assert outcome.status == NO_STATUS
-    result = np.frombuffer(outcome.output, prime.column_dtype).reshape(-1, *prime.element_shape)
-    expected = [exact(prime, operation, x, y) for x, y in zip(a, b, strict=True)]
-    assert words.to_ints(prime, result) == expected
-
-
-def looks_prime(number: int) -> bool:
-    """A Fermat test: a quick filter before `is_prime`."""
-    return pow(3, number - 1, number) == 1 or number == 3
-
-
-@functools.cache
-def largest_prime(word_count: int) -> Prime:
-    """The largest prime below R: unreduced sums and products do not fit an element."""
-    modulus = (1 << (WORD_BITS * word_count)) - 1
-    while not (looks_prime(modulus) and is_prime(modulus)):
-        modulus -= 2
-    return Prime(f"largest_{word_count}", modulus)
-
-
-@functools.cache
-def random_prime(word_count: int, seed: int) -> Prime:
-    """A random prime of any bit length that takes that many words."""
-    draw = random.Random(seed)
-    low = max(3, 1 << (WORD_BITS * (word_count - 1)))
-    bits = draw.randint(low.bit_length(), WORD_BITS * word_count)
-    modulus = 0
-    while not (modulus >= low and looks_prime(modulus) and is_prime(modulus)):
-        modulus = draw.getrandbits(bits) | 1 << (bits - 1) | 1
-    return Prime(f"random_{word_count}", modulus)
-
-
-@pytest.mark.parametrize("operation", ["add", "sub", "mont_mul"])
-@pytest.mark.parametrize("prime", NAMED.values(), ids=NAMED)
-def test_named_fields_are_exact(wgpu_device: Runner, prime: Prime, operation: str) -> None:
-    check_field(wgpu_device, prime, operation, seed=1)
-
-
-@pytest.mark.parametrize("operation", ["add", "sub", "mont_mul"])
-@pytest.mark.parametrize("word_count", SOME_WORDS)
-def test_the_largest_primes_are_exact(wgpu_device: Runner, word_count: int, operation: str) -> None:
-    check_field(wgpu_device, largest_prime(word_count), operation, seed=2)
-
-
-@pytest.mark.parametrize("word_count", OTHER_WORDS)
-def test_primes_of_other_sizes_are_exact(wgpu_device: Runner, word_count: int) -> None:
-    check_field(wgpu_device, random_prime(word_count, seed=word_count), "mont_mul", seed=3)
-
-
-@pytest.mark.parametrize("word_count", range(1, MOST_WORDS + 1))
-def test_no_sum_of_a_product_exceeds_32_bits(word_count: int) -> None:
-    """The rows of wgsl/field_product.wgsl, with every limb at its maximum."""
-    layout = LimbLayout.covering(word_count, wgsl_texts.LIMB_BITS)
-    count, bits, mask = layout.count, layout.bits, (1 << layout.bits) - 1
-    halfway = (count + 1) // 2 if count > wgsl_texts.LIMBS_WITHOUT_CARRY else None
-    two_products = 2 * mask * mask
-    sums = [0] * count
-    largest = 0
-    for row in range(count):
-        if row == halfway:
-            for limb in range(count - 2):
-                sums[limb + 1] += sums[limb] >> bits
-                largest = max(largest, sums[limb + 1])
-                sums[limb] = mask
-        low = sums[0] + two_products
-        sums = [above + two_products for above in sums[1:]] + [0]
-        sums[0] += low >> bits
-        largest = max(largest, low, *sums)
-    carried = 0
-    for each in sums:
-        carried = (carried >> bits) + each
-        largest = max(largest, carried)
-    assert largest < 1 << WORD_BITS
-
-
-@pytest.mark.parametrize("modulus", [3, 5, 2**31 - 1, 2**32 - 5])
-def test_primes_of_one_word_are_exact(wgpu_device: Runner, modulus: int) -> None:
-    for operation in ("add", "sub", "mont_mul"):
-        check_field(wgpu_device, Prime(f"p{modulus}", modulus), operation, seed=4)
-
-
-def test_field_parameters_may_be_in_a_uniform_buffer(wgpu_device: Runner) -> None:
-    check_field(wgpu_device, NAMED["bls12_381_fq"], "mont_mul", seed=5, uniform=True)
-
-
-@pytest.mark.parametrize("operation", ["add", "sub", "mont_mul"])
-@pytest.mark.parametrize("word_count", [1, 3, 12, 14])
-def test_the_first_bad_element_is_reported(
-    wgpu_device: Runner, word_count: int, operation: str
-) -> None:
-    prime = random_prime(word_count, seed=40 + word_count)
-    good = elements(prime, 50, seed=6)
-    limit = prime.modulus
-    bad_values = [limit, limit + 1, prime.r - 1]
-    for bad in (value for value in bad_values if value < prime.r):
-        for changes, expected in [
-            ([(0, 0)], 0),
-            ([(49, 1)], 99),
-            ([(7, 1), (7, 0), (30, 0)], 14),
-            ([(8, 1), (9, 0)], 17),
-        ]:
-            values = [list(good), list(good)]
-            for index, argument in changes:
-                values[argument][index] = bad
-            arrays = [words.from_ints(prime, each) for each in values]
-            assert run_field(wgpu_device, prime, operation, *arrays).status == expected
-
-
-def test_one_text_serves_every_prime_of_the_same_number_of_words() -> None:
-    codes = [
-        wgsl_texts.render_field_operation(random_prime(8, seed), "mont_mul") for seed in (1, 2)
-    ]
-    assert codes[0].text is codes[1].text
-    assert codes[0].data != codes[1].data
-
-
-@pytest.mark.parametrize("operation", ["add", "sub", "mont_mul"])
-def test_field_data_fits_the_parameters_and_the_text_is_short(operation: str) -> None:
-    widest = wgsl_texts.render_field_operation(largest_prime(MOST_WORDS), operation)
-    assert 4 + len(widest.data) <= PARAMETER_BYTES
-    # Drivers take long to compile long texts.
-    assert len(wgsl_texts.render_field_operation(NAMED["bls12_381_fq"], operation).text) < 15_000
 
 
 # --- reductions by blocks ---

@@ -270,7 +270,6 @@ def field_kernel(prime: Prime, operation: str) -> Kernel:
         work_group=WORK_GROUPS[operation],
         name=f"{prime.name}_{operation}",
         reference=functools.partial(_compute_checked, prime, operation),
-        wgsl=wgsl_texts.render_field_operation(prime, operation),
     )
 
 

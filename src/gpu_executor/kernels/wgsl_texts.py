@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 import re
-import struct
 from collections.abc import Iterable, Mapping
 from string import Template
 
@@ -23,7 +22,6 @@ import numpy.typing as npt
 from gpu_executor.errors import KernelError
 from gpu_executor.kernel.wgsl import WgslCode
 from gpu_executor.kernels.modules import read_data
-from gpu_executor.primes.prime import WORD_BITS, LimbLayout, Prime
 
 Row = Mapping[str, int | str]
 
@@ -39,16 +37,7 @@ glsl/matmul.glsl."""
 MATRIX_DEPTH = 8
 """Columns of one matrix, and rows of the other, that a tile processes at a time."""
 MATRIX_INVOCATIONS = 256
-LIMB_BITS = 13
-"""The width of limbs in products; wgsl/limbs.wgsl explains it."""
-LIMBS_WITHOUT_CARRY = 32
-"""2^32 / (2 * 2^26): with up to this many 13-bit limbs, a product needs no carry before the end."""
 
-_FIELD_PARTS = {
-    "add": ("field_sum", "field_reduce_once"),
-    "sub": ("field_difference",),
-    "mont_mul": ("field_product", "field_reduce_once"),
-}
 _TYPES = {"uint32": "u32", "float32": "f32"}
 _SECTION = re.compile(r"^ *//repeat (\w+)\n(.*?)^ *//end\n", re.MULTILINE | re.DOTALL)
 _COMMENTS = re.compile(r"^ *//(?!repeat |end\n).*\n|^\n", re.MULTILINE)
@@ -57,23 +46,6 @@ _COMMENTS = re.compile(r"^ *//(?!repeat |end\n).*\n|^\n", re.MULTILINE)
 def render_vector_add(dtype: npt.DTypeLike) -> WgslCode:
     """Render c[i] = a[i] + b[i] for uint32 or float32."""
     return _render_vector_add(_get_type_name(dtype))
-
-
-def render_field_operation(prime: Prime, operation: str) -> WgslCode:
-    """Render the sum, difference or Montgomery product modulo a prime, with a status word.
-
-    The data are the words of the modulus and, for "mont_mul", -1/p mod 2^13.
-    """
-    if operation not in _FIELD_PARTS:
-        raise KernelError(
-            f"there is no field operation {operation!r}; "
-            f"the operations are {', '.join(_FIELD_PARTS)}"
-        )
-    data = prime.modulus_words
-    if operation == "mont_mul":
-        data += (_cover_words(prime.words).negative_inverse(prime.modulus),)
-    text = _render_field(prime.words, operation)
-    return WgslCode(text, struct.pack(f"<{len(data)}I", *data), padded=True)
 
 
 def render_reduction(operation: str, dtype: npt.DTypeLike, *, by_block: bool = False) -> WgslCode:
@@ -172,76 +144,6 @@ def _render_tile(type_: str, values: Row) -> str:
         "sum": sums,
     }
     return _render(_load_template("matrix_tile"), {"type": type_} | dict(values), sections)
-
-
-@functools.cache
-def _render_field(words: int, operation: str) -> str:
-    body = "".join(_load_template(part) for part in _FIELD_PARTS[operation])
-    whole = _load_template("field").replace("\n$operation", "\n" + body)
-    if operation == "mont_mul":
-        whole = _load_template("limbs") + whole
-    limbs = _cover_words(words)
-    in_quads = words % 4 == 0
-    values: Row = {
-        "words": words,
-        "stored": "vec4<u32>" if in_quads else "u32",
-        "quads": words // 4,
-        "limbs": limbs.count,
-        "bits": limbs.bits,
-        "mask": (1 << limbs.bits) - 1,
-        "shift": limbs.shift,
-        "negative_inverse": words + 1,
-        "half": (limbs.count + 1) // 2,
-    }
-    each_word = [{"w": word, "parameter": word + 1} for word in range(words)]
-    carries = limbs.count > LIMBS_WITHOUT_CARRY
-    sections: Mapping[str, Iterable[Row]] = {
-        "word": each_word,
-        "quad": _list_quads(words) if in_quads else [],
-        "single": [] if in_quads else each_word,
-        "limb": [_locate_limb(limbs, words, limb) for limb in range(limbs.count)],
-        "upper_limb": [{"i": limb, "below": limb - 1} for limb in range(2, limbs.count)],
-        "midway": [{}] if carries else [],
-        "midway_carry": [
-            {"i": limb, "next": limb + 1} for limb in range(limbs.count - 2 if carries else 0)
-        ],
-    }
-    return _render(whole, values, sections)
-
-
-def _cover_words(words: int) -> LimbLayout:
-    return LimbLayout.covering(words, LIMB_BITS)
-
-
-def _list_quads(words: int) -> list[Row]:
-    return [
-        {"q": quad} | {f"w{within}": 4 * quad + within for within in range(4)}
-        for quad in range(words // 4)
-    ]
-
-
-def _locate_limb(limbs: LimbLayout, words: int, limb: int) -> Row:
-    """Return the words and bit offset of a limb, in an element and in b shifted left."""
-    word, offset = divmod(limb * limbs.bits, WORD_BITS)
-    shifted_word, shifted_offset = divmod(limb * limbs.bits - limbs.shift, WORD_BITS)
-
-    def name(array: str, word: int) -> str:
-        return f"{array}{word}" if 0 <= word < words else "none"
-
-    return {
-        "i": limb,
-        "word": word,
-        "word_above": word + 1,
-        "offset": offset,
-        "back": WORD_BITS - 1 - offset,
-        "shifted_offset": shifted_offset,
-        "a_low": name("a", word),
-        "a_high": name("a", word + 1),
-        "p_low": name("p", word),
-        "p_high": name("p", word + 1),
-        "b_low": name("b", shifted_word),
-        "b_high": name("b", shifted_word + 1),
-    }
 
 
 def _get_type_name(dtype: npt.DTypeLike) -> str:

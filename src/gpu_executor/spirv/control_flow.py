@@ -52,12 +52,20 @@ def _follow_function(
         return body
     order = _sort_blocks(blocks)
     unrolled = {label for label in order if unroll and blocks[label].asks_to_unroll()}
+    kept: set[int] = set()
     while True:
-        copy = _FunctionCopy(editor, folder, blocks, order, unrolled)
+        copy = _FunctionCopy(editor, folder, blocks, order, unrolled - kept)
         try:
-            return [*head, *copy.run(), body[-1]]
+            copied = copy.run()
         except _NotConstantError as error:
-            unrolled.discard(error.header)
+            kept.add(error.header)
+            continue
+        ended = copy.list_loops_that_end()
+        if not ended:
+            return [*head, *copied, body[-1]]
+        if ended & kept:
+            raise SpirvError("a loop never repeats, and values decide how its only round ends")
+        unrolled |= ended
 
 
 class _NotConstantError(Exception):
@@ -178,9 +186,13 @@ class _Edge:
 class _OpenLoop:
     """A loop that stays one, and whose branch back is still to come."""
 
+    header: int
     label: int
+    """Of the header in this copy."""
     phis: range
     """Where the phis of its header are."""
+    repeats: bool = False
+    """Whether a branch back has come."""
 
 
 class _FunctionCopy:
@@ -209,7 +221,9 @@ class _FunctionCopy:
         """The labels of blocks that are not copied yet, and that something names."""
         self._merged: set[int] = set()
         """Labels that merges name, as merge blocks or continue targets."""
+        self._opened: list[_OpenLoop] = []
         self._loops: dict[int, _OpenLoop] = {}
+        """The loops that stay loops: all copies, and the last copy by header."""
         self._rounds: list[tuple[int, int, int]] = []
         """The loops that are being unrolled: header, and the positions of it and of the merge
         block."""
@@ -251,8 +265,8 @@ class _FunctionCopy:
         edges = self._edges.pop(block.label, None)
         named = self._labels.pop(block.label, None)
         if edges is None:
-            if named is not None:
-                self._copy_unreached(block, named)
+            if named is not None:  # a merge names it, and no branch
+                self._out += [(Op.LABEL, (named,)), (_UNREACHABLE, ())]
             return
         stays_loop = block.is_loop() and block.label not in self._unrolled
         label = self._name(block.label) if named is None else named
@@ -264,7 +278,8 @@ class _FunctionCopy:
         self._copy_phis(block, edges, stays_loop=stays_loop)
         if stays_loop:
             phis = range(len(self._out) - len(block.phis), len(self._out))
-            self._loops[block.label] = _OpenLoop(label, phis)
+            self._loops[block.label] = _OpenLoop(block.label, label, phis)
+            self._opened.append(self._loops[block.label])
         names, fold = self._names, self._folder.fold
         for opcode, operands in block.code:
             renamed = list(operands)
@@ -316,6 +331,8 @@ class _FunctionCopy:
             self._merged.update(names)
             self._out.append((merge, (*names, *named[count:])))
         targets = _list_targets(opcode, operands)
+        if opcode != Op.BRANCH and any(map(self._leaves_round, targets)):
+            raise _NotConstantError(self._rounds[-1][0])
         labels = {each: self._branch(block.label, label, each) for each in dict.fromkeys(targets)}
         if opcode == Op.SWITCH:
             named = tuple(labels[each] if at % 2 else each for at, each in enumerate(operands))
@@ -355,40 +372,30 @@ class _FunctionCopy:
         if self._positions[source] >= position and target not in self._unrolled:
             self._close_loop(self._loops[target], label, values)
             return self._loops[target].label
-        if target in self._edges and self._is_latch(target):
-            # A second branch to a continue target leaves a selection, which only loops allow.
+        if target in self._edges and self._leaves_round(target):
+            # A second branch to it leaves a selection.
             raise _NotConstantError(self._rounds[-1][0])
         self._edges.setdefault(target, []).append(_Edge(label, values))
         return self._find_label(target)
 
     def _close_loop(self, loop: _OpenLoop, label: int, values: Sequence[int]) -> None:
         """Give the phis of a loop's header their values for the branch back."""
+        loop.repeats = True
         for at, value in zip(loop.phis, values, strict=True):
             opcode, operands = self._out[at]
             self._out[at] = opcode, (*operands, value, label)
 
-    def _copy_unreached(self, block: _Block, label: int) -> None:
-        """Copy a block that a merge names and that no branch reaches."""
-        self._out.append((Op.LABEL, (label,)))
-        for header, loop in self._loops.items():
-            merge = self._blocks[header].merge
-            if merge is not None and merge[1][1] == block.label:
-                undefined = []
-                for at in loop.phis:
-                    undefined.append(self._editor.make_id())
-                    declared = self._out[at][1][0], undefined[-1]
-                    self._editor.declarations.append((Op.UNDEF, declared))
-                self._close_loop(loop, label, undefined)
-                self._out.append((Op.BRANCH, (loop.label,)))
-                return
-        self._out.append((_UNREACHABLE, ()))
+    def list_loops_that_end(self) -> set[int]:
+        """The headers of loops that stayed loops, and that end after one round."""
+        return {loop.header for loop in self._opened if not loop.repeats}
 
-    def _is_latch(self, target: int) -> bool:
-        """Whether a block is the continue target of the loop that is being unrolled."""
+    def _leaves_round(self, target: int) -> bool:
+        """Whether a block is the merge block or the continue target of the loop that is being
+        unrolled. Only inside of a loop may a branch that depends on a value lead there."""
         if not self._rounds:
             return False
         merge = self._blocks[self._rounds[-1][0]].merge
-        return merge is not None and merge[1][1] == target
+        return merge is not None and target in merge[1][:2]
 
     def _find_value(self, operands: tuple[int, ...], source: int) -> int:
         """What a phi is if it is reached from a block."""

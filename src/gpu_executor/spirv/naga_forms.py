@@ -1,16 +1,21 @@
 """Forms of instructions that naga takes, the reader of SPIR-V in wgpu.
 
-- Operands of arithmetic have the type of the result: signs may differ in SPIR-V.
+- Operands of arithmetic have the type of the result: signs may differ in SPIR-V. Where the
+  instruction says whether numbers have a sign, their types say the same: naga goes by the types of
+  shifts, divisions, conversions, minima and others, and ignores which instruction it is.
 - Operands of subgroup operations are copied first. Naga 29 ends the process where such an operand
   was computed inside of a loop or branch that has ended.
 - The bits of a ballot are counted and searched word by word, and one lane is elected by a ballot.
 - Buffers are read and written: a call may bind one buffer as an input and as an output, which
   WebGPU allows for equal accesses only.
 - The place of a bit has the type of the word that is searched.
+
+What has no such form is refused.
 """
 
 from __future__ import annotations
 
+from gpu_executor.errors import SpirvError
 from gpu_executor.spirv.ballots import lower_ballot_find_lsb
 from gpu_executor.spirv.editor import Instruction, ModuleEditor, Op
 from gpu_executor.spirv.module import BUILT_IN, NON_READABLE, NON_WRITABLE
@@ -18,7 +23,7 @@ from gpu_executor.spirv.module import BUILT_IN, NON_READABLE, NON_WRITABLE
 _RELAXED_PRECISION, _RESTRICT, _ALIASED = 0, 19, 20  # Spec, "Decoration"
 _IGNORED = (NON_WRITABLE, NON_READABLE, _RELAXED_PRECISION, _RESTRICT, _ALIASED)
 _SUBGROUP = frozenset(range(333, 367))
-_FIND_FIRST = (73, 75)  # GLSL.std.450: FindILsb, FindUMsb
+_FIND_LSB = 73  # GLSL.std.450, FindILsb
 _REDUCE, _INCLUSIVE_SCAN = 0, 1  # Spec, "Group Operation"
 _SUBGROUP_INVOCATION = 41  # Spec, "BuiltIn"
 _INPUT = 1  # Spec, "Storage Class"
@@ -30,6 +35,26 @@ _COMPARISONS = frozenset(range(Op.I_EQUAL, Op.S_LESS_THAN_EQUAL + 1))
 _SIGNED = frozenset(
     (Op.S_GREATER_THAN, Op.S_GREATER_THAN_EQUAL, Op.S_LESS_THAN, Op.S_LESS_THAN_EQUAL)
 )
+_SIGN_OF: dict[int, tuple[int, int]] = {
+    Op.SHIFT_RIGHT_LOGICAL: (0, 1), Op.SHIFT_RIGHT_ARITHMETIC: (1, 1),
+    Op.U_CONVERT: (0, 1), Op.S_CONVERT: (1, 1),
+    109: (0, 0), 110: (1, 0), 111: (1, 1), 112: (0, 1),  # OpConvertFToU, FToS, SToF, UToF
+    134: (0, 2), 135: (1, 2), 137: (0, 2), 138: (1, 2),  # OpUDiv, OpSDiv, OpUMod, OpSRem
+    202: (1, 1), 203: (0, 1),  # OpBitFieldSExtract, OpBitFieldUExtract
+}  # fmt: skip
+"""By instruction: whether its integers have a sign, and how many of its operands are of them."""
+_SIGN_OF_EXTENDED: dict[int, tuple[int, int]] = {
+    38: (0, 2), 39: (1, 2), 41: (0, 2), 42: (1, 2), 44: (0, 3), 45: (1, 3),
+    5: (1, 1), 7: (1, 1), 74: (1, 1), 75: (0, 1),
+}  # fmt: skip
+"""Of GLSL.std.450: UMin, SMin, UMax, SMax, UClamp, SClamp, SAbs, SSign, FindSMsb, FindUMsb."""
+_SIGN_OF_POINTER = {
+    236: 1, 237: 0, 238: 1, 239: 0,  # OpAtomicSMin, UMin, SMax, UMax
+    353: 1, 354: 0, 356: 1, 357: 0,  # OpGroupNonUniformSMin, UMin, SMax, UMax
+}  # fmt: skip
+"""Instructions whose operands are not converted: their types must have the sign already."""
+_S_MOD = 139
+"""Naga computes it with floats."""
 
 
 def rewrite_for_naga(code: bytes) -> bytes:
@@ -65,15 +90,32 @@ class _Rewriter:
 
     def _expand(self, opcode: int, operands: tuple[int, ...]) -> list[Instruction] | None:
         self._out = []
+        if opcode in _SIGN_OF:
+            return self._match_signs(opcode, operands, 2, *_SIGN_OF[opcode])
+        if opcode == Op.EXTENDED:
+            return self._expand_extended(operands)
+        self._check_sign(opcode, operands)
         if opcode in _SUBGROUP:
             return self._expand_subgroup(opcode, operands)
         if opcode in _SAME_TYPE:
             return self._match_types(opcode, operands, operands[0])
         if opcode in _COMPARISONS:
             return self._match_types(opcode, operands, self._find_compared_type(opcode, operands))
-        if opcode == Op.EXTENDED and operands[3] in _FIND_FIRST:
-            return self._find_bit(operands)
         return None
+
+    def _expand_extended(self, operands: tuple[int, ...]) -> list[Instruction] | None:
+        """Rewrite an instruction of GLSL.std.450."""
+        if operands[3] in _SIGN_OF_EXTENDED:
+            return self._match_signs(Op.EXTENDED, operands, 4, *_SIGN_OF_EXTENDED[operands[3]])
+        return self._find_bit(operands) if operands[3] == _FIND_LSB else None
+
+    def _check_sign(self, opcode: int, operands: tuple[int, ...]) -> None:
+        """Refuse an instruction that naga would take for another one."""
+        sign = _SIGN_OF_POINTER.get(opcode)
+        if opcode == _S_MOD or (
+            sign is not None and self._set_sign(operands[0], sign) != operands[0]
+        ):
+            raise SpirvError(f"instruction {opcode} has no form that naga reads as it is meant")
 
     def _expand_subgroup(self, opcode: int, operands: tuple[int, ...]) -> list[Instruction]:
         if opcode == Op.BALLOT_BIT_COUNT:
@@ -114,6 +156,41 @@ class _Rewriter:
             v if self._type_of[v] == type_id else self._emit(Op.BITCAST, type_id, v) for v in values
         ]
         self._out.append((opcode, (*operands[:2], *cast)))
+        return self._out
+
+    def _set_sign(self, type_id: int, sign: int) -> int:
+        """The type of integers of the same width, or of vectors of them, with or without a sign;
+        other types stay."""
+        opcode, operands = self._types.get(type_id, (0, ()))
+        if opcode == Op.TYPE_VECTOR:
+            part = self._set_sign(operands[0], sign)
+            return self._find_type(Op.TYPE_VECTOR, part, operands[1])
+        if opcode == Op.TYPE_INT:
+            return self._find_type(Op.TYPE_INT, operands[0], sign)
+        return type_id
+
+    def _find_type(self, opcode: int, *operands: int) -> int:
+        made = self._editor.find_type(opcode, *operands)
+        self._types.setdefault(made, (opcode, operands))
+        return made
+
+    def _match_signs(
+        self, opcode: int, operands: tuple[int, ...], first: int, sign: int, count: int
+    ) -> list[Instruction] | None:
+        """Give operands from `first` on, and the result, the sign that the instruction names."""
+        values = list(operands)
+        for at in range(first, first + count):
+            type_id = self._set_sign(self._type_of[values[at]], sign)
+            if type_id != self._type_of[values[at]]:
+                values[at] = self._emit(Op.BITCAST, type_id, values[at])
+        type_id = self._set_sign(operands[0], sign)
+        if type_id == operands[0]:
+            if tuple(values) == operands:
+                return None
+            self._out.append((opcode, tuple(values)))
+            return self._out
+        made = self._emit(opcode, type_id, *values[2:])
+        self._out.append((Op.BITCAST, (operands[0], operands[1], made)))
         return self._out
 
     def _find_bit(self, operands: tuple[int, ...]) -> list[Instruction] | None:

@@ -4,11 +4,11 @@ them and fetches results; `ops` and graphs know it as an `ArrayDevice`.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.calls.call import Array
 from gpu_executor.calls.dispatch import copy_array
+from gpu_executor.common.fork import DISOWNED
 from gpu_executor.common.lru import LruCache
 from gpu_executor.errors import ClosedError, GpuError
 from gpu_executor.kernel import Shape, to_native
@@ -26,7 +27,7 @@ from gpu_executor.steps.step_device import StepDevice
 from gpu_executor.steps.storage import DeviceStorage
 from gpu_executor.webgpu.buffer_pool import BufferPool
 from gpu_executor.webgpu.device import WebGpuDevice
-from gpu_executor.webgpu.device_queue import BufferCopy, DeviceQueue, copy_out
+from gpu_executor.webgpu.device_queue import BufferCopy, BufferReader, DeviceQueue, copy_out
 from gpu_executor.webgpu.parameters import WebGpuForms
 from gpu_executor.webgpu.step_stream import StepStream
 
@@ -81,14 +82,14 @@ class WebGpuGraph:
 
     def __init__(
         self,
-        stream: StepStream,
+        submit: Callable[[Sequence[StorageStep]], None],
         steps: Sequence[StorageStep],
         made: Sequence[DeviceStorage],
         count: int,
     ) -> None:
         """`made` are the storages whose contents the steps compute; `count` is the number of steps
         before they were bound."""
-        self._stream, self._steps, self._count = stream, list(steps), count
+        self._submit, self._steps, self._count = submit, list(steps), count
         self._pending = list(made)
         self._dependencies = GraphDependencies(steps, made)
 
@@ -96,7 +97,7 @@ class WebGpuGraph:
         """Run the steps, after everything submitted before; returns at once, or when the run before
         is complete if steps have checks."""
         self._dependencies.begin_run(self._renew_checks())
-        self._stream.submit(self._steps)
+        self._submit(self._steps)
         while self._pending:
             self._pending.pop().is_pending = False
 
@@ -129,8 +130,11 @@ class WebGpuMemory(StepDevice):
         queue: DeviceQueue,
         pool: BufferPool,
         stream: StepStream,
+        active: AbstractContextManager[None],
         note_call: Callable[[int], None],
     ) -> None:
+        """Whatever uses the device does so inside of `active`, which refuses it when the device is
+        closed or lost."""
         super().__init__(
             device.info,
             lambda: BufferStatusWord(self),
@@ -140,6 +144,7 @@ class WebGpuMemory(StepDevice):
         )
         self.stream = stream
         self._queue, self._pool, self._note_call = queue, pool, note_call
+        self._active = active
         usage = device.wgpu.BufferUsage
         self._usage = usage.STORAGE | usage.COPY_SRC | usage.COPY_DST
         self._staging_usage = usage.MAP_READ | usage.COPY_DST
@@ -148,6 +153,11 @@ class WebGpuMemory(StepDevice):
         self._released: deque[Any] = deque()
         """Buffers of arrays that are gone. The garbage collector may find an array while this
         thread holds the pool's lock, so the next allocation gives them back."""
+        self._discarded: list[BufferReader] = []
+        """Readers that an interrupt left: the callbacks of their mappings may still run."""
+        self._counting = threading.Lock()
+        self.bytes_in_use = 0
+        """Bytes of the buffers of arrays."""
         self.closed = False
         """Whether the executor is closed, and every array gone."""
 
@@ -167,9 +177,12 @@ class WebGpuMemory(StepDevice):
 
     def allocate(self, nbytes: int) -> Any:
         """A buffer that kernels bind, of at least so many bytes."""
-        self._check_open()
-        self.give_back()
-        return self._pool.acquire([(max(nbytes, 4), self._usage)], wait=False)[0]
+        with self._active:
+            self.give_back()
+            (buffer,) = self._pool.acquire([(max(nbytes, 4), self._usage)], wait=False)
+        with self._counting:
+            self.bytes_in_use += buffer.size
+        return buffer
 
     def release(self, buffer: Any) -> None:
         """Take a buffer back."""
@@ -180,9 +193,14 @@ class WebGpuMemory(StepDevice):
         any."""
         found = False
         while self._released:
-            with contextlib.suppress(IndexError):  # another thread was faster
-                self._pool.release(self._released.popleft())
-                found = True
+            try:
+                buffer = self._released.popleft()
+            except IndexError:  # another thread was faster
+                break
+            self._pool.release(buffer)
+            with self._counting:
+                self.bytes_in_use -= buffer.size
+            found = True
         return found
 
     def empty(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
@@ -201,7 +219,8 @@ class WebGpuMemory(StepDevice):
             flat = np.ascontiguousarray(array, made.dtype).reshape(-1).view(np.uint8)
             if flat.nbytes % 4:
                 flat = np.append(flat, np.zeros(-flat.nbytes % 4, np.uint8))
-            self.stream.write(self._binder.find_storage(made).buffer, 0, flat)
+            with self._active:
+                self.stream.write(self._binder.find_storage(made).buffer, 0, flat)
         return made
 
     def put_ahead(self, array: Array, *, waits: bool = True) -> DeviceArray:
@@ -235,25 +254,27 @@ class WebGpuMemory(StepDevice):
     def read(self, buffer: Any, offset: int, target: Array) -> None:
         """Copy bytes of a buffer from a multiple of 4 on to an array; waits for the device."""
         nbytes = -(-target.nbytes // 4) * 4
-        (staging,) = self._pool.acquire([(nbytes, self._staging_usage)], wait=False)
-        try:
-            submission = self.stream.copy(BufferCopy(buffer, offset, staging, 0, nbytes))
+        with self._active:
+            (staging,) = self._pool.acquire([(nbytes, self._staging_usage)], wait=False)
             reader = self._queue.make_reader(staging)
-            reader.begin_map(nbytes, submission)
-            view = reader.wait()
-            copy_out(view, 0, target)
-            reader.unmap()
-        except BaseException:
-            self._pool.destroy(staging)
-            raise
-        self._pool.release(staging)
+            try:
+                submission = self.stream.copy(BufferCopy(buffer, offset, staging, 0, nbytes))
+                reader.begin_map(nbytes, submission)
+                copy_out(reader.wait(), 0, target)
+                reader.unmap()
+            except BaseException:
+                self._discarded.append(reader)
+                self._pool.destroy(staging)
+                raise
+            self._pool.release(staging)
 
     # --- order ---
 
     def wait_for(self, array: DeviceArray) -> None:
         """Wait for everything submitted before."""
         self._binder.find_storage(array)
-        self.stream.wait()
+        with self._active:
+            self.stream.wait()
 
     def check(self, array: DeviceArray) -> None:
         """Wait as `wait_for` does, and raise the error of a call that the array depends on."""
@@ -263,20 +284,21 @@ class WebGpuMemory(StepDevice):
 
     def synchronize(self) -> None:
         """Wait for everything submitted before; raises the first error that a call found."""
-        self._check_open()
-        self.stream.wait()
+        with self._active:
+            self.stream.wait()
+            self.give_back()
         for check in self.stream.take_checks():
             if not check.was_raised:
                 check.raise_error()
 
     def _submit_bound(self, steps: Sequence[StorageStep]) -> None:
-        self._check_open()
-        self.stream.submit(steps)
+        with self._active:
+            self.stream.submit(steps)
 
     def _record_bound(
         self, steps: Sequence[StorageStep], made: Sequence[DeviceStorage], count: int
     ) -> WebGpuGraph:
-        return WebGpuGraph(self.stream, steps, made, count)
+        return WebGpuGraph(self._submit_bound, steps, made, count)
 
     def cache(self, key: Hashable, make: Callable[[], T]) -> T:
         """The cached value of the key, made if there is none; the cache is LRU."""
@@ -288,10 +310,6 @@ class WebGpuMemory(StepDevice):
                 self._cache.evict(MAX_CACHED)
             return found
 
-    def _check_open(self) -> None:
-        if self.closed:
-            raise ClosedError("the executor is closed; open another one")
-
     def trim(self) -> None:
         """Drop what is cached, and give back the buffers of arrays that are gone."""
         with self._cache_lock:
@@ -301,7 +319,7 @@ class WebGpuMemory(StepDevice):
 
     def disown(self) -> None:
         """After a fork: the arrays are the parent's."""
-        self.closed = True
+        self._active, self.closed = DISOWNED, True
 
     def close(self) -> None:
         """Drop what is cached; arrays that exist are gone."""

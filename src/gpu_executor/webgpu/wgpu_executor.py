@@ -119,15 +119,16 @@ class WgpuExecutor(PlainArrays):
         self._scheduler = TaskScheduler(
             self._device, self._pool, self._pipelines, self._queue, self._chunks
         )
+        self._active = ActiveCalls(self._device)
         self._device_memory = WebGpuMemory(
             self._device,
             self._queue,
             self._pool,
             StepStream(self._device, self._queue, self._pipelines),
+            self._active,
             self._note_call,
         )
         self._pool.reclaim = self._reclaim
-        self._active = ActiveCalls(self._device)
         self._outputs = OutputAllocator()
         self._idle_memory = IdleMemory(settings.idle_memory)
         self._idle_memory.fits = self._destroy_idle_buffers
@@ -176,9 +177,9 @@ class WgpuExecutor(PlainArrays):
 
     def _run_on_device(self, call: Call) -> Any:
         """Submit a call on device arrays; wait only for results that go to the host."""
-        with self._active:
-            self._device_memory.run_call(call, self._plan_on_device(call.signature))
-            self._scheduler.count(1, call.signature.count)
+        self._check_open()
+        self._device_memory.run_call(call, self._plan_on_device(call.signature))
+        self._scheduler.count(1, call.signature.count)
         return call.result()
 
     def _plan_on_device(self, signature: Signature) -> CallPlan:
@@ -220,7 +221,7 @@ class WgpuExecutor(PlainArrays):
         if keep is False:
             for call in on_device:
                 name_job(Call.fetch_results, call)
-        if len(on_device) < len(calls):
+        if not on_device or len(on_device) < len(calls):
             others = [call for call in calls if not call.touches_device()]
             with self._active:
                 nbytes = sum(self._outputs.allocate(call) for call in others)
@@ -417,9 +418,13 @@ class WgpuExecutor(PlainArrays):
 
     def _count_memory(self) -> MemoryUse:
         buckets, exact = self._scheduler.buckets.bytes_idle, self._scheduler.exact.bytes_idle
-        pool = self._pool.stats()
+        self._device_memory.give_back()
+        pool, arrays = self._pool.stats(), self._device_memory.bytes_in_use
         return MemoryUse(
-            in_use={"buffer sets": max(pool.bytes_in_use - buckets - exact, 0)},
+            in_use={
+                "buffer sets": max(pool.bytes_in_use - buckets - exact - arrays, 0),
+                "device arrays": arrays,
+            },
             idle={
                 "buckets": buckets,
                 "exact sizes": exact,

@@ -1,0 +1,85 @@
+"""What every driver must compute: fields, transforms, sorts and MSMs against exact integers."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import gpu_executor as gx
+from gpu_executor import kzg
+from gpu_executor.backend import Backend
+from gpu_executor.curves import Curve
+from gpu_executor.kzg import pairing
+from tests.conftest import elements
+from tests.support.kzg_setups import (
+    POINTS_ALONE,
+    draw_blob,
+    draw_small_weights,
+    evaluate_at_secret,
+    multiply_generator,
+    write_known_setup,
+)
+
+Array = npt.NDArray[Any]
+
+
+def check_field(backend: Backend, field: gx.Field) -> None:
+    """Compare operations with integers."""
+    p = field.modulus
+    a, b = elements(field.prime, 60, 1), elements(field.prime, 60, 2)
+    x, y = backend.to_device(field.encode(a)), backend.to_device(field.encode(b))
+    both = list(zip(a, b, strict=True))
+    assert (x + y).tolist() == [(i + j) % p for i, j in both]
+    assert (x - y).tolist() == [(i - j) % p for i, j in both]
+    assert (x * y).tolist() == [i * j % p for i, j in both]
+
+
+def check_transform(backend: Backend, field: gx.Field, size: int) -> None:
+    """Compare a transform with one on the host, and transform it back."""
+    values = elements(field.prime, size, 3)
+    transformed = field.ntt(backend.to_device(field.encode(values)))
+    assert transformed.tolist() == field.ntt(field.encode(values)).tolist()
+    assert field.intt(transformed).tolist() == values
+
+
+def draw_keys(dtype: str, count: int) -> Array:
+    """Random keys of any bits, without NaN."""
+    drawn = np.random.default_rng(5).bytes(count * np.dtype(dtype).itemsize)
+    keys = np.frombuffer(drawn, dtype)
+    return np.nan_to_num(keys) if keys.dtype.kind == "f" else keys
+
+
+def check_sort(backend: Backend, dtype: str) -> None:
+    """Compare a sort and its permutation with NumPy's."""
+    keys = draw_keys(dtype, 1000)
+    there = backend.to_device(keys)
+    np.testing.assert_array_equal(gx.ops.sort(there).numpy(), np.sort(keys))
+    np.testing.assert_array_equal(gx.ops.argsort(there).numpy(), np.argsort(keys, kind="stable"))
+
+
+def check_msm(backend: Backend, curve: Curve, count: int) -> None:
+    """The sum of k * (l G) is (the sum of k l) G."""
+    draw = random.Random(7)
+    logarithms = [0, 1, curve.order - 1, *(draw.randrange(curve.order) for _ in range(count - 3))]
+    scalars = [5, curve.order - 1, 0, *(draw.randrange(curve.order) for _ in range(count - 3))]
+    points = backend.to_device(curve.generator * logarithms)
+    total = sum(k * one for k, one in zip(scalars, logarithms, strict=True))
+    assert curve.msm(points, scalars).to_host() == curve.generator * total
+
+
+def check_commitment(backend: Backend, folder: Path) -> None:
+    """Commit to a blob with a setup whose secret is known."""
+    path = folder / "known_setup.txt"
+    path.write_text(write_known_setup())
+    blob = draw_blob(2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pairing, "draw_weights", draw_small_weights)
+        setup = kzg.load_trusted_setup(str(path), 0, device=backend, memory=POINTS_ALONE)
+    with setup:
+        found = kzg.blob_to_kzg_commitment(blob, setup)
+    assert found == multiply_generator(evaluate_at_secret(blob))

@@ -1,0 +1,141 @@
+"""Fields, transforms, sorts and curves by WebGPU: the package's SPIR-V, read by naga."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor import fields
+from gpu_executor.curves import Curve
+from gpu_executor.kernels.catalogue import field_kernel
+from gpu_executor.primes import Prime, words
+from gpu_executor.webgpu import device as webgpu_device
+from tests.conftest import elements
+from tests.support.curves_under_test import (
+    FILLS_WORDS,
+    NAMED_CURVES,
+    SMALL,
+    SMALL_QUADRATIC,
+    get_curve,
+)
+from tests.support.driver_checks import (
+    check_commitment,
+    check_field,
+    check_msm,
+    check_sort,
+    check_transform,
+)
+from tests.support.fields_under_test import find_prime
+from tests.support.pages import (
+    REPOSITORY,
+    find_expected_output,
+    make_print,
+    matches,
+    parse_program,
+    run_blocks,
+)
+
+FAMILIES = ["BABYBEAR", "MERSENNE31", "GOLDILOCKS", "BLS12_381_FR"]
+
+
+@pytest.fixture(scope="module")
+def backend() -> Iterator[gx.WgpuExecutor]:
+    with gx.WgpuExecutor() as opened:
+        assert opened.stats().integers == "int64"
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def narrow_backend() -> Iterator[gx.WgpuExecutor]:
+    """A device without 64-bit integers."""
+    with pytest.MonkeyPatch.context() as patch:
+        features = [each for each in webgpu_device.SHADER_FEATURES if each != "shader-int64"]
+        patch.setattr(webgpu_device, "SHADER_FEATURES", tuple(features))
+        opened = gx.WgpuExecutor()
+    with opened:
+        assert opened.stats().integers == "halves"
+        yield opened
+
+
+def check_family(backend: gx.WgpuExecutor, field: gx.Field) -> None:
+    check_field(backend, field)
+    if field is not fields.MERSENNE31:  # whose roots of unity have an order of 2 at most
+        check_transform(backend, field, 16)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_field_of_every_family(backend: gx.WgpuExecutor, name: str) -> None:
+    check_family(backend, getattr(fields, name))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_fields_without_64_bit_integers(narrow_backend: gx.WgpuExecutor, name: str) -> None:
+    check_family(narrow_backend, getattr(fields, name))
+
+
+def test_an_extension_field(backend: gx.WgpuExecutor) -> None:
+    field = fields.ExtensionField(fields.BABYBEAR, 11, degree=4)
+    values = np.reshape(elements(fields.BABYBEAR.prime, 40, 1), (10, 4)).tolist()
+    host = field.encode(values)
+    there = backend.to_device(host)
+    assert (there * there + there).tolist() == (host * host + host).tolist()
+    assert field.inverse(there).tolist() == field.inverse(host).tolist()
+
+
+@pytest.mark.parametrize("bits", [32, 416, 417, 768])
+@pytest.mark.parametrize("operation", ["add", "sub", "mont_mul"])
+def test_checked_kernels_of_every_width(
+    backend: gx.WgpuExecutor, bits: int, operation: str
+) -> None:
+    prime = Prime(f"p{bits}", find_prime(bits, largest=True))
+    kernel = field_kernel(prime, operation)
+    a, b = (words.from_ints(prime, elements(prime, 100, seed)) for seed in (1, 2))
+    expected = gx.CpuBackend().run(kernel, a, b)
+    assert backend.run(kernel, a, b).tolist() == expected.tolist()
+    assert backend.run(kernel, a, b, keep=True).numpy().tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("dtype", ["u4", "f4", "u8"])
+def test_sort(backend: gx.WgpuExecutor, dtype: str) -> None:
+    check_sort(backend, dtype)
+
+
+@pytest.mark.parametrize("curve", [SMALL[3], FILLS_WORDS, SMALL_QUADRATIC], ids=str)
+def test_msm(backend: gx.WgpuExecutor, curve: Curve) -> None:
+    """Of one limb, of several, and over an extension field."""
+    check_msm(backend, curve, 8)
+
+
+# --- slow ---
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMED_CURVES)
+def test_msm_of_named_curves(backend: gx.WgpuExecutor, name: str) -> None:
+    check_msm(backend, get_curve(name), 20)
+
+
+@pytest.mark.slow
+def test_msm_without_64_bit_integers(narrow_backend: gx.WgpuExecutor) -> None:
+    check_msm(narrow_backend, gx.curves.BN254_G1, 20)
+
+
+@pytest.mark.slow
+def test_a_commitment(backend: gx.WgpuExecutor, tmp_path: Path) -> None:
+    check_commitment(backend, tmp_path)
+
+
+@pytest.mark.slow
+def test_the_program_of_the_readme() -> None:
+    text = (REPOSITORY / "README.md").read_text()
+    by_webgpu = text.replace("gx.GpuExecutor()", 'gx.GpuExecutor("webgpu")')
+    assert by_webgpu != text
+    blocks = parse_program(by_webgpu)
+    expected, printed = find_expected_output(by_webgpu, blocks), dict[int, str]()
+    run_blocks(REPOSITORY / "README.md", blocks, {"print": make_print(printed)})
+    assert printed.keys() == expected.keys()
+    assert all(matches(value, printed[line]) for line, value in expected.items())
