@@ -14,7 +14,6 @@ from gpu_executor.errors import (
     ArgumentTypeError,
     ClosedError,
     NoDeviceError,
-    NotSupportedError,
     SettingsError,
 )
 from gpu_executor.executor.candidates import BackendName, DeviceCandidate
@@ -99,13 +98,6 @@ def test_anything_but_a_registry_is_refused() -> None:
 
 
 # --- arrays and options ---
-
-
-def test_a_transform_on_webgpu_names_that_backend() -> None:
-    field = gx.fields.BABYBEAR
-    words = "to_device is not supported by the backend 'webgpu'"
-    with gx.GpuExecutor("webgpu") as executor, pytest.raises(NotSupportedError, match=words):
-        field.ntt(field.arange(4), device=executor)
 
 
 def test_an_operation_after_the_shutdown_says_that_the_elements_are_gone() -> None:

@@ -26,6 +26,7 @@ from gpu_executor.kernels.modules import SpecId
 from gpu_executor.primes import NAMED, Prime
 from gpu_executor.primes.prime import MAX_BITS, WORD_BITS
 from gpu_executor.spirv import read_interface
+from gpu_executor.webgpu.spirv_pipelines import is_readable
 
 NAMES = [
     "vector_add_u32",
@@ -63,7 +64,7 @@ def test_every_name_loads_the_same_kernel_each_time(name: str) -> None:
     whole = name.startswith(("matmul", "reduce"))
     assert (kernel.outputs, kernel.split) == (1, "whole" if whole else "elements")
     assert kernel.inputs == (1 if name.startswith("reduce") else 2)
-    assert kernel.wgsl is not None
+    assert kernel.wgsl is not None or is_readable(kernel)
     assert kernel.reference is not None
     assert (kernel.reference_at is not None) == whole
     assert kernel.status == (name.startswith(tuple(NAMED)))

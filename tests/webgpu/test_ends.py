@@ -318,7 +318,7 @@ def test_buffers_of_evicted_buckets_count_as_idle(open_webgpu: OpenWebGpu) -> No
         check_sums(gpu.run_batch(ADD_U32, jobs), jobs)
         use = gpu.stats().memory_use
         assert use.bytes_idle <= use.idle_limit == max(300_000, 2 * use.largest_call)
-        assert use.in_use == {"buffer sets": 0}
+        assert use.in_use == {"buffer sets": 0, "device arrays": 0}
 
 
 def count_buffers(gpu: gx.WgpuExecutor, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:

@@ -68,6 +68,15 @@ def test_parameters_in_a_uniform_buffer_give_the_same_results(
     bad[2] = TOO_LARGE
     with pytest.raises(gx.ElementRangeError):
         gpu.run(FQ_ADD, fields[0][0], bad)
+    there = gpu.to_device(jobs[0][0])
+    for step in (9, 10):
+        kept = gpu.run(make_wgsl_kernel(step=step), there)
+        np.testing.assert_array_equal(kept.numpy(), jobs[0][0] + step)
+    babybear = gx.fields.BABYBEAR
+    x = gpu.to_device(babybear.arange(8))
+    assert (babybear.ntt(x) * 3 + x**2).tolist() == (
+        babybear.ntt(babybear.arange(8)) * 3 + babybear.arange(8) ** 2
+    ).tolist()
 
 
 def test_another_version_of_wgpu_uses_the_public_queue(

@@ -5,7 +5,7 @@ inputs     the buffer that the kernel binds for its inputs
 outputs    the buffer that the kernel binds for the rest: status word, in-out arguments, outputs
 staging    the host reads the status word and the results here
 scratch    the scratch buffer, if the kernel has one
-uniform    the parameters, if the device has no immediates
+uniform    the parameters, if the device has no immediates; modules of SPIR-V bind it as storage
 
 Where the device shares the host's memory, upload and inputs are one buffer, and so are outputs and
 staging: the device copies only the in-out arguments. With a `PublicQueue` there is no upload buffer
@@ -136,5 +136,5 @@ def describe_buffers(
     if layout.scratch_bytes:
         described["scratch"] = layout.scratch_bytes, bound
     if not device.immediates:
-        described["uniform"] = PARAMETER_BYTES, usage.UNIFORM | usage.COPY_DST
+        described["uniform"] = PARAMETER_BYTES, device.parameter_usage
     return described

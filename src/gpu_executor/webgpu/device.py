@@ -186,6 +186,14 @@ class WebGpuDevice:
         """The most work-groups in one dimension of a grid."""
         return self.limits["max-compute-workgroups-per-dimension"]
 
+    @property
+    def parameter_usage(self) -> int:
+        """The usage of a buffer of parameters, for a device without immediates: WGSL texts bind it
+        as uniform, modules of SPIR-V as storage."""
+        usage = self.wgpu.BufferUsage
+        flags: int = usage.UNIFORM | usage.STORAGE | usage.COPY_DST
+        return flags
+
     def create_layout(self, types: Sequence[str]) -> Any:
         """Create the layout of bind groups with buffers of these types, at bindings 0, 1, ..."""
         return self.device.create_bind_group_layout(

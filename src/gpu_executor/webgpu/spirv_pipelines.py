@@ -15,6 +15,7 @@ from typing import Any
 
 from gpu_executor.errors import DeviceLacksError, KernelError, SpirvError
 from gpu_executor.kernel import Kernel
+from gpu_executor.kernel.wgsl import PARAMETER_BYTES
 from gpu_executor.kernels.modules import get_module_names, load_spirv
 from gpu_executor.spirv.control_flow import follow_constants
 from gpu_executor.spirv.dead_code import remove_dead_code
@@ -22,10 +23,11 @@ from gpu_executor.spirv.editor import ModuleEditor, Op
 from gpu_executor.spirv.int64_lowering import lower_int64
 from gpu_executor.spirv.naga_forms import rewrite_for_naga
 from gpu_executor.spirv.product_lowering import ProductForm, lower_products
+from gpu_executor.spirv.push_constants import move_to_storage_buffer
 from gpu_executor.spirv.single_views import keep_single_views
 from gpu_executor.spirv.specialization import specialize
 from gpu_executor.steps.dispatch_sizes import choose_constants
-from gpu_executor.webgpu.device import IMMEDIATE_BYTES, WebGpuDevice
+from gpu_executor.webgpu.device import WebGpuDevice
 from gpu_executor.webgpu.trusted_modules import create_trusted_module
 
 _NO_CONTRACTION = 42  # Spec, "Decoration"
@@ -36,8 +38,8 @@ FEATURE_OF_CAPABILITY = {
 }
 """The features of WebGPU that SPIR-V capabilities need, by the number of the capability: Float64,
 and those of subgroups. 64-bit integers are lowered where they lack."""
-UNREADABLE = {4433: "16-bit storage", 4448: "8-bit storage", 4468: "a rounding mode"}
-"""Capabilities that naga does not take."""
+UNREADABLE = (4433, 4448, 4468)
+"""Capabilities that naga does not take: 16-bit storage, 8-bit storage, a rounding mode."""
 
 
 def prepare_module(
@@ -53,17 +55,21 @@ def prepare_module(
 
 
 def is_readable(kernel: Kernel) -> bool:
-    """Whether naga reads a kernel's SPIR-V and keeps its meaning: a module of this package, and
-    without operations on floats that must not be contracted, which naga ignores."""
+    """Whether naga reads a kernel's SPIR-V and keeps its meaning: a module of this package, without
+    operations on floats that must not be contracted, which naga ignores."""
     return bool(kernel.spirv) and _is_readable(kernel.digest)
 
 
 @functools.cache
 def _is_readable(digest: str) -> bool:
     name = get_module_names().get(digest)
-    return name is not None and not any(
-        opcode == Op.DECORATE and operands[1] == _NO_CONTRACTION
-        for opcode, operands in ModuleEditor(load_spirv(name)).preamble
+    if name is None:
+        return False
+    preamble = ModuleEditor(load_spirv(name)).preamble
+    return not any(
+        (opcode == Op.DECORATE and operands[1] == _NO_CONTRACTION)
+        or (opcode == Op.CAPABILITY and operands[0] in UNREADABLE)
+        for opcode, operands in preamble
     )
 
 
@@ -96,14 +102,17 @@ class SpirvPipelines:
     def _make(self, kernel: Kernel, constants: Mapping[int, int]) -> Any:
         self.check(kernel)
         device, where = self._device.device, f"kernel {kernel.name!r}"
+        code = kernel.spirv
+        if not self._device.immediates:
+            code = move_to_storage_buffer(code, kernel.bindings)
         try:
-            code = prepare_module(kernel.spirv, {**dict(kernel.constants), **constants}, self.form)
+            code = prepare_module(code, {**dict(kernel.constants), **constants}, self.form)
         except SpirvError as error:
             raise DeviceLacksError(f"{where} has no form for WebGPU: {error}") from None
         try:
             layout = device.create_pipeline_layout(
                 bind_group_layouts=[self.get_layout(kernel)],
-                immediate_size=count_parameter_bytes(kernel),
+                immediate_size=count_parameter_bytes(kernel) if self._device.immediates else 0,
             )
             module = create_trusted_module(self._device.wgpu, device, code, kernel.name)
             stage = {"module": module, "entry_point": kernel.interface.entry_point}
@@ -119,32 +128,29 @@ class SpirvPipelines:
                 f"{where} has no WGSL, so WebGPU cannot run it: of SPIR-V it takes this package's "
                 "own modules only; give wgsl=, or run it with Vulkan"
             )
-        limits, room = self._device.info.limits, IMMEDIATE_BYTES if self._device.immediates else 0
-        if kernel.push_bytes > room:
+        limits = self._device.info.limits
+        if kernel.push_bytes > PARAMETER_BYTES:
             raise DeviceLacksError(
-                f"{where} has {kernel.push_bytes} bytes of parameters; {name} takes {room} as "
-                "immediates"
+                f"{where} has {kernel.push_bytes} bytes of parameters; WebGPU kernels may have "
+                f"{PARAMETER_BYTES}"
             )
         if kernel.bindings > limits.max_bound_buffers:
             raise DeviceLacksError(
                 f"{where} binds {kernel.bindings} buffers; {name} takes {limits.max_bound_buffers}"
             )
         for capability in sorted(kernel.interface.capabilities):
-            if capability in UNREADABLE:
-                raise DeviceLacksError(
-                    f"{where} needs {UNREADABLE[capability]}, which WebGPU does not have"
-                )
             feature = FEATURE_OF_CAPABILITY.get(capability)
             if feature is not None and feature not in self._device.device.features:
                 raise DeviceLacksError(f"{where} needs {feature}, which {name} lacks")
 
     def get_layout(self, kernel: Kernel) -> Any:
         """The layout of the bind groups of a kernel. All buffers may be written, so that a call can
-        bind one as an input and as an output."""
-        found = self._layouts.get(kernel.bindings)
+        bind one as an input and as an output. Without immediates the parameters are in a buffer
+        behind the others."""
+        count = kernel.bindings + (not self._device.immediates)
+        found = self._layouts.get(count)
         if found is None:
-            found = self._device.create_layout(["storage"] * kernel.bindings)
-            self._layouts[kernel.bindings] = found
+            found = self._layouts[count] = self._device.create_layout(["storage"] * count)
         return found
 
 

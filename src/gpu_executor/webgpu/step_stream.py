@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from gpu_executor.calls.dispatch import Dispatch
 from gpu_executor.common.lru import LruCache
 from gpu_executor.kernel import Grid
+from gpu_executor.kernel.wgsl import PARAMETER_BYTES
 from gpu_executor.steps.bound_steps import CallDispatch, Copy, Fill, Write
 from gpu_executor.steps.dispatch_sizes import DispatchSizes, make_dispatch_key
 from gpu_executor.steps.status import StatusCheck
@@ -37,6 +38,9 @@ class _PreparedDispatch(NamedTuple):
     pipeline: Any
     layout: Any
     push: bytes | None
+    """The immediates; None if there are none."""
+    parameters: Any
+    """The buffer of its parameters, for a device without immediates."""
     grid: Grid
 
 
@@ -122,8 +126,8 @@ class StepStream:
         if prepared is None:
             prepared = self._dispatches[key] = self._prepare(work)
             self._dispatches.evict(MAX_DISPATCHES)
-        pipeline, layout, push, grid = prepared
-        group_key = layout, tuple(bindings)
+        pipeline, layout, push, parameters, grid = prepared
+        group_key = layout, parameters, tuple(bindings)
         group = self._groups.use(group_key)
         if group is None:
             values = iter(bindings)
@@ -131,6 +135,8 @@ class StepStream:
                 (buffer, offset, -(-nbytes // 4) * 4)
                 for buffer, offset, nbytes in zip(values, values, values, strict=True)
             ]
+            if parameters is not None:
+                ranges.append((parameters, 0, PARAMETER_BYTES))
             group = self._groups[group_key] = self._device.bind(layout, ranges)
             self._groups.evict(MAX_BIND_GROUPS)
         return BoundDispatch(pipeline, group, push, grid)
@@ -145,7 +151,12 @@ class StepStream:
             grid = (sizes.groups, 1, 1)
         tuned, layout = self._pipelines.make_for_arrays(work.kernel, size, per_invocation)
         padded = push.ljust(tuned.parameter_bytes, b"\0")
-        return _PreparedDispatch(tuned.pipeline, layout, padded or None, grid)
+        if self._device.immediates:
+            return _PreparedDispatch(tuned.pipeline, layout, padded or None, None, grid)
+        device = self._device.device
+        buffer = device.create_buffer(size=PARAMETER_BYTES, usage=self._device.parameter_usage)
+        device.queue.write_buffer(buffer, 0, padded.ljust(PARAMETER_BYTES, b"\0"))
+        return _PreparedDispatch(tuned.pipeline, layout, None, buffer, grid)
 
     def _bind_fill(self, fill: Fill) -> Command:
         if not any(fill.pattern):
