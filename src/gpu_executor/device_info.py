@@ -173,7 +173,8 @@ class DeviceInfo:
         # All of Apple's GPUs have 32, of which MoltenVK is sure of 4 only.
         is_fixed = self.vendor == "Apple" or self.requires_subgroup_size
         lanes = limits.subgroup_size if is_fixed else limits.min_subgroup_size
-        return min(lanes, MAX_PORTABLE_LANES) if self.is_portability_subset else lanes
+        lanes = min(lanes, MAX_PORTABLE_LANES) if self.is_portability_subset else lanes
+        return max(lanes, 1)  # some devices do not report a size
 
     @property
     def device_memory(self) -> int:

@@ -36,6 +36,7 @@ from gpu_executor.msm.stages import AffineRounds, Msm, choose_block_length, choo
 from gpu_executor.ops import matrices, points, scans
 from gpu_executor.ops.sort import sort
 from gpu_executor.plan.plan import choose_elements_per_invocation, count_large_call
+from gpu_executor.vulkan import device
 from gpu_executor.vulkan.binding import vk
 from gpu_executor.vulkan.device import CORE_PROPERTIES, count_execution_lanes
 from tests.support.curves_under_test import SMALL, add_ints, encode_points, list_points
@@ -360,13 +361,13 @@ def test_pipelines_that_shuffle_require_the_usual_size_where_groups_need_it(
     required: list[int] = []
     create = vk.vkCreateComputePipelines
 
-    def create_noted(device: Any, cache: Any, count: int, info: Any, *others: Any) -> Any:
+    def create_noted(handle: Any, cache: Any, count: int, info: Any, *others: Any) -> Any:
         asked = vk.ffi.cast(
             "VkPipelineShaderStageRequiredSubgroupSizeCreateInfo *", info.stage.pNext
         )
         if asked != vk.ffi.NULL:
             required.append(int(asked.requiredSubgroupSize))
-        return create(device, cache, count, info, *others)
+        return create(handle, cache, count, info, *others)
 
     monkeypatch.setattr(vk, "vkCreateComputePipelines", create_noted)
     field, values = gx.fields.BLS12_381_FR, list(range(64))
@@ -382,3 +383,16 @@ def test_pipelines_that_shuffle_require_the_usual_size_where_groups_need_it(
             assert (sort(gpu.to_device(x)).numpy() == x[::-1]).all()
         assert bool(required) == is_required
         assert set(required) <= {limits.subgroup_size}
+
+
+def test_vulkan_1_3_reports_the_sizes_of_subgroups_without_the_extension(
+    gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extension = "VK_EXT_subgroup_size_control"
+    monkeypatch.setattr(device, "EXTENSIONS", tuple({*device.EXTENSIONS} - {extension}))
+    found = gx.devices()[0]
+    assert extension not in found.extensions and found.api_version >= (1, 3)
+    assert found.limits == gpu.device.limits
+    assert found.limits.max_required_invocations > 0  # of the properties that were read
+    assert not make_varying(found).requires_subgroup_size  # the feature cannot be enabled
+    assert make_varying(found).shuffle_lanes == found.limits.subgroup_size // 2

@@ -207,7 +207,9 @@ def describe_device(device: Handle, *, statistics: bool = False) -> DeviceInfo:
     if "VK_EXT_external_memory_host" in extensions:
         driver.pNext = imports
     sizes = arena.new("VkPhysicalDeviceSubgroupSizeControlProperties", pNext=driver)
-    reported = sizes if "VK_EXT_subgroup_size_control" in extensions else driver
+    # Vulkan 1.3 has the properties also where the driver does not list the extension any more.
+    reports_sizes = "VK_EXT_subgroup_size_control" in extensions or _read_version(device) >= (1, 3)
+    reported = sizes if reports_sizes else driver
     floats = arena.new("VkPhysicalDeviceFloatControlsProperties", pNext=reported)
     subgroup = arena.new("VkPhysicalDeviceSubgroupProperties", pNext=floats)
     allocation = arena.new("VkPhysicalDeviceMaintenance3Properties", pNext=subgroup)
@@ -247,6 +249,13 @@ def _list_extensions(device: Handle) -> frozenset[str]:
         vk.vkEnumerateDeviceExtensionProperties, "VkExtensionProperties", device, vk.ffi.NULL
     )
     return frozenset(_decode_text(extension.extensionName) for extension in found)
+
+
+def _read_version(device: Handle) -> tuple[int, int, int]:
+    """The version of Vulkan that a device has."""
+    properties = allocate_out("VkPhysicalDeviceProperties")
+    vk.vkGetPhysicalDeviceProperties(device, properties)
+    return unpack_version(properties.apiVersion)
 
 
 def _read_core_properties(device: Handle, offered: frozenset[str]) -> Mapping[str, Handle]:
