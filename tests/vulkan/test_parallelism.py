@@ -15,8 +15,20 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.common.cpu_cores import count_cores
 from gpu_executor.curves import Curve
-from gpu_executor.device_info import DEFAULT_PARALLELISM, DeviceInfo, Kind
-from gpu_executor.kernels.curves import count_lanes
+from gpu_executor.device_info import (
+    DEFAULT_PARALLELISM,
+    MAX_GROUP_LANES,
+    MAX_SHUFFLING_INVOCATIONS,
+    DeviceInfo,
+    Kind,
+)
+from gpu_executor.kernels.curves import (
+    COORDINATES,
+    CURVE_DEGREES,
+    GROUP_WORK_GROUP,
+    SINGLE_WORK_GROUP,
+    count_lanes,
+)
 from gpu_executor.msm import stages
 from gpu_executor.msm.parts import MemoryMeter, choose_slices, copies_late, plan_parts, plan_whole
 from gpu_executor.msm.plan import (
@@ -34,10 +46,11 @@ from gpu_executor.msm.plan import (
 )
 from gpu_executor.msm.stages import AffineRounds, Msm, choose_block_length, choose_length
 from gpu_executor.ops import matrices, points, scans
+from gpu_executor.ops.block_transforms import LOG_TILE
 from gpu_executor.ops.sort import sort
 from gpu_executor.plan.plan import choose_elements_per_invocation, count_large_call
 from gpu_executor.vulkan import device
-from gpu_executor.vulkan.binding import vk
+from gpu_executor.vulkan.binding import Arena, vk
 from gpu_executor.vulkan.device import CORE_PROPERTIES, count_execution_lanes
 from tests.support.curves_under_test import SMALL, add_ints, encode_points, list_points
 from tests.support.narrow_devices import open_described_gpu
@@ -135,17 +148,33 @@ def test_the_invocations_that_a_gpu_executes_at_once(
 
 
 def test_the_structures_of_all_vendors_have_the_fields_that_are_read() -> None:
-    """With their type, by which a driver knows them."""
-    names = {
-        name
-        for each in (NV_H200["VK_NV_shader_sm_builtins"], AMD_ENGINES, ARM)
-        for name in vars(each)
-    }
-    names |= {"activeComputeUnitCount", "fmaRate"}
-    fields: set[str] = set()
-    for kind in CORE_PROPERTIES.values():
-        fields |= {name for name, _ in vk.ffi.typeof(kind).fields}
-    assert names <= fields
+    """And a type, by which a driver knows them."""
+    arena = Arena()
+    made = [arena.new(kind) for kind in CORE_PROPERTIES.values()]
+    assert len({int(each.sType) for each in made}) == len(CORE_PROPERTIES)
+    read = [*vars(NV_H200["VK_NV_shader_sm_builtins"]), *vars(AMD_ENGINES), *vars(ARM)]
+    for name in (*read, "activeComputeUnitCount", "fmaRate"):
+        assert any(hasattr(each, name) for each in made), name
+
+
+def test_what_a_driver_reports_is_read_when_devices_are_listed(
+    gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extension = "VK_NV_shader_sm_builtins"
+    list_extensions, read = device._list_extensions, vk.vkGetPhysicalDeviceProperties2
+
+    def fill(physical: Any, everything: Any) -> None:
+        read(physical, everything)
+        at = vk.ffi.cast("VkPhysicalDeviceShaderSMBuiltinsPropertiesNV *", everything.pNext)
+        if at.sType == vk.VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV:
+            at.shaderSMCount, at.shaderWarpsPerSM = 132, 64
+
+    monkeypatch.setattr(device, "KINDS", ("discrete",) * 5)
+    monkeypatch.setattr(device, "_list_extensions", lambda it: list_extensions(it) | {extension})
+    monkeypatch.setattr(vk, "vkGetPhysicalDeviceProperties2", fill)
+    found = gx.devices()[0]
+    assert found.parallelism == 132 * 4 * gpu.device.limits.subgroup_size
+    assert extension not in found.extensions  # which are enabled
 
 
 def test_a_device_that_does_not_say_counts_as_a_large_one_of_its_kind() -> None:
@@ -342,6 +371,12 @@ def test_kernels_with_subgroups_of(run_python: Any, lanes: int) -> None:
     """Lavapipe has subgroups as wide as its vectors, which a variable sets for a process."""
     ran = run_python(SUBGROUP_SCRIPT, LP_NATIVE_VECTOR_WIDTH=str(32 * lanes), GPU_DEVICE="llvmpipe")
     assert (ran.returncode, ran.stdout.split()) == (0, [str(lanes)] * 2), ran.stderr
+
+
+def test_kernels_that_rely_on_lanes_have_work_groups_that_can_require_them() -> None:
+    largest = max(1 << LOG_TILE - 1, GROUP_WORK_GROUP, SINGLE_WORK_GROUP)
+    assert largest == MAX_SHUFFLING_INVOCATIONS
+    assert max(COORDINATES * degree for degree in CURVE_DEGREES) == MAX_GROUP_LANES
 
 
 def keep(info: DeviceInfo) -> DeviceInfo:
