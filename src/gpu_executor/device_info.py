@@ -16,6 +16,21 @@ images, samplers and what draws are not used, and the alignment that it adds is 
 MAX_PORTABLE_LANES = 32
 """The lanes of a subgroup that shuffles may cross on such a device: Metal's shuffles are wrong in
 the subgroups of 64 of some AMD GPUs, which MoltenVK reported before 1.4.2."""
+MAX_GROUP_LANES = 8
+"""The most lanes of the groups in which kernels on points exchange numbers by shuffles. A device
+whose subgroups may be smaller is asked for larger ones, if it takes that."""
+MAX_SHUFFLING_INVOCATIONS = 128
+"""The most invocations of a work-group of a kernel that relies on `DeviceInfo.shuffle_lanes`."""
+DEFAULT_PARALLELISM: dict[Kind, int] = {
+    "discrete": 1 << 14,
+    "integrated": 1 << 11,
+    "virtual": 1 << 14,
+    "cpu": 1 << 5,
+    "other": 1 << 14,
+}
+"""What `DeviceInfo.parallelism` is where a device does not report it. Too many cost some additions
+of partial results and some memory, too few leave a part of the device idle: so these are those of
+the larger devices of each kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +86,9 @@ class Limits:
     timestamp_period_ns: float
     host_import_alignment: int
     """The alignment of imported memory; 0 where the device cannot import any."""
+    max_required_invocations: int = 0
+    """Invocations of a work-group of a pipeline that requires subgroups of `subgroup_size`; 0 where
+    no pipeline can require a size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +111,26 @@ class DeviceInfo:
     extensions: frozenset[str]
     """The extensions that the device has, of those that this package uses."""
     pipeline_cache_uuid: str
+    execution_lanes: int = 0
+    """Invocations that the device executes at the same time: the lanes of all schedulers of its
+    multiprocessors (NVIDIA), of all SIMD units of its compute units (AMD), or of the vectors of all
+    cores (a CPU). 0 where the device does not report it."""
+
+    @property
+    def parallelism(self) -> int:
+        """Invocations that the device executes at the same time, as reported or else by its kind.
+        How far work is divided follows from it, and from nothing else that is known of a GPU."""
+        return self.execution_lanes or DEFAULT_PARALLELISM[self.kind]
+
+    def count_invocations(self, subgroups: int) -> int:
+        """The invocations that give each scheduler so many subgroups. A scheduler has room for some
+        of them at the same time, and computes with one while others wait: how many it has room for
+        depends on the registers of a kernel."""
+        return subgroups * self.parallelism
+
+    def round_invocations(self, subgroups: int) -> int:
+        """`count_invocations`, rounded down to a power of two."""
+        return 1 << (self.count_invocations(subgroups).bit_length() - 1)
 
     @property
     def unified_memory(self) -> bool:
@@ -116,13 +154,27 @@ class DeviceInfo:
         return self.is_portability_subset and self.limits.subgroup_size > MAX_PORTABLE_LANES
 
     @property
+    def requires_subgroup_size(self) -> bool:
+        """Whether pipelines with shuffles are made for subgroups of `subgroup_size`: the device has
+        smaller ones, in which groups of invocations do not fit, and can be told the size. Larger
+        ones are left to its compiler, which knows how many registers a kernel needs."""
+        limits = self.limits
+        return (
+            limits.min_subgroup_size < min(limits.subgroup_size, MAX_GROUP_LANES)
+            and limits.max_required_invocations >= MAX_SHUFFLING_INVOCATIONS
+            and "subgroupSizeControl" in self.features
+        )
+
+    @property
     def shuffle_lanes(self) -> int:
         """How many adjacent invocations are in one subgroup, whatever the pipeline: the largest
         groups in which kernels exchange values by shuffles."""
         limits = self.limits
         # All of Apple's GPUs have 32, of which MoltenVK is sure of 4 only.
-        lanes = limits.subgroup_size if self.vendor == "Apple" else limits.min_subgroup_size
-        return min(lanes, MAX_PORTABLE_LANES) if self.is_portability_subset else lanes
+        is_fixed = self.vendor == "Apple" or self.requires_subgroup_size
+        lanes = limits.subgroup_size if is_fixed else limits.min_subgroup_size
+        lanes = min(lanes, MAX_PORTABLE_LANES) if self.is_portability_subset else lanes
+        return max(lanes, 1)  # some devices do not report a size
 
     @property
     def device_memory(self) -> int:

@@ -11,7 +11,7 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.fields import BABYBEAR, BLS12_381_FR, GOLDILOCKS, Field, FieldArray
 from gpu_executor.ops import scans
-from gpu_executor.ops.scans import CHUNK, DIRECT_INVERSES_ON_CPU
+from gpu_executor.ops.scans import CHUNK
 from gpu_executor.ops.scans import ELEMENTS_PER_INVOCATION as GROUP
 from tests.conftest import OpenGpu
 from tests.support.device_arrays import get_device_memory
@@ -117,18 +117,15 @@ def test_prefix_products_after_a_zero_are_zero_in_its_row_only(
 
 def set_direct_inverses(monkeypatch: pytest.MonkeyPatch, few: int) -> None:
     """Invert up to this many elements directly, on any device."""
-    monkeypatch.setattr(scans, "DIRECT_INVERSES", few)
-    monkeypatch.setattr(scans, "DIRECT_INVERSES_ON_CPU", few)
+    monkeypatch.setattr(scans, "count_direct_inverses", lambda _: few)
 
 
-@pytest.mark.parametrize(
-    "count",
-    [1, 2, *(DIRECT_INVERSES_ON_CPU + i for i in (-1, 0, 1)), 4099],
-)
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 4099])
 @on_one_of_each
 def test_any_number_of_inverses_is_exact(
-    gpu: gx.PersistentVulkanBackend, field: Field, count: int
+    gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch, field: Field, count: int
 ) -> None:
+    set_direct_inverses(monkeypatch, 4)
     check_inverses(gpu, field, draw_elements(field, count, 1))
 
 

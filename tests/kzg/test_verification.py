@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from gpu_executor import kzg
+from gpu_executor.device_profiles import VendorProfile
 from gpu_executor.errors import GpuError, KzgDataError
 from gpu_executor.kzg import inputs, verification
 from tests.support.kzg_setups import (
@@ -267,7 +268,8 @@ def test_the_device_decodes_the_points_of_large_batches_of_blobs(
 ) -> None:
     """EIP-4844: what verifies, what does not, and what is no point, as with points of arkworks."""
     monkeypatch.setattr("gpu_executor.kzg.setup.HOST_DECODES", ())
-    monkeypatch.setattr("gpu_executor.kzg.setup.DECODED_POINTS", 2)
+    profile = VendorProfile(decoded_points=2)
+    monkeypatch.setattr("gpu_executor.kzg.setup.get_profile", lambda _: profile)
     monkeypatch.setattr(verification, "_verify_all", refuse_call)
     given = [to_rows(each) for each in (proven.blobs, proven.commitments, proven.proofs)]
     verify = own.verify_blob_kzg_proof_batch
@@ -290,7 +292,8 @@ def test_single_wrong_proofs_are_found_after_a_check_on_the_device(
     known: SetupPair, values: list[list[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gpu_executor.kzg.setup.HOST_DECODES", ())
-    monkeypatch.setattr("gpu_executor.kzg.setup.DECODED_POINTS", 2)
+    profile = VendorProfile(decoded_points=2)
+    monkeypatch.setattr("gpu_executor.kzg.setup.get_profile", lambda _: profile)
     rows = [to_rows(each) for each in values]
     rows[2] = rows[2].copy()
     rows[2][1, -1] ^= 1

@@ -41,6 +41,7 @@ from tests.support.curves_under_test import (
     multiply_ints,
 )
 from tests.support.device_arrays import get_device_memory
+from tests.support.plans import describe_device
 
 NO_KEY, NEGATIVE = 0xFFFFFFFF, 0x80000000
 SMALL_CURVES = [SMALL[0], SMALL[1], SMALL[4]]
@@ -153,7 +154,7 @@ def test_msm_in_rounds(
 ) -> None:
     """As a GPU with integer limbs computes it, recorded, with skewed scalars too; the scalars of
     the host may come in two slices."""
-    monkeypatch.setattr(msm_plan, "LEAST_ROUND_PAIRS", 64)
+    monkeypatch.setattr(msm_plan, "count_round_pairs", lambda _: 64)
     monkeypatch.setattr(msm_parts, "has_rounds", lambda *_: True)
     monkeypatch.setattr(msm_parts, "choose_tables", lambda *_: 1)  # as for many points
     if slices:
@@ -178,23 +179,24 @@ def test_msm_in_rounds(
 
 
 def test_rounds_are_chosen_by_pairs_and_by_the_length_of_runs() -> None:
-    pairs = msm_plan.LEAST_ROUND_PAIRS
-    assert [choose_rounds(each, 1) for each in (0, pairs, 2 * pairs - 1)] == [0, 0, 0]
-    assert [choose_rounds(pairs << each, 1) for each in (1, 2, 4)] == [1, 2, 4]
-    assert choose_rounds(16 * pairs, 4 * pairs) == 1  # runs of 4 become runs of 2
-    assert choose_rounds(16 * pairs, 8 * pairs) == 0
+    pairs = 1 << 22
+    assert [choose_rounds(each, 1, pairs) for each in (0, pairs, 2 * pairs - 1)] == [0, 0, 0]
+    assert [choose_rounds(pairs << each, 1, pairs) for each in (1, 2, 4)] == [1, 2, 4]
+    assert choose_rounds(16 * pairs, 4 * pairs, pairs) == 1  # runs of 4 become runs of 2
+    assert choose_rounds(16 * pairs, 8 * pairs, pairs) == 0
 
 
 def test_slices_have_rounds_of_their_own() -> None:
-    whole = with_rounds(plan_msm(1 << 22, 1, 255))
+    info = describe_device()
+    whole = with_rounds(plan_msm(1 << 22, 1, 255), info)
     assert whole.rounds == 4
-    assert resize_plan(whole, 1 << 20).rounds == 2
-    assert resize_plan(plan_msm(1 << 22, 1, 255), 1 << 20).rounds == 0
+    assert resize_plan(whole, 1 << 20, info).rounds == 2
+    assert resize_plan(plan_msm(1 << 22, 1, 255), 1 << 20, info).rounds == 0
 
 
 def test_tables_of_a_call_have_no_rounds() -> None:
     """Their points have denominators."""
-    assert with_rounds(plan_msm(1 << 22, 1, 255, tables=2)).rounds == 0
+    assert with_rounds(plan_msm(1 << 22, 1, 255, tables=2), describe_device()).rounds == 0
 
 
 def test_devices_that_gain_from_rounds(

@@ -193,7 +193,7 @@ def test_only_a_call_that_makes_tables_has_memory_for_their_denominators(info: D
 
 
 def test_rounds_run_where_their_arrays_fit(info: DeviceInfo) -> None:
-    whole = with_rounds(plan_msm(1 << 22, 1, 255))
+    whole = with_rounds(plan_msm(1 << 22, 1, 255), info)
     found = plan_parts(G1, whole, MemoryMeter(info), 100 * GIB)
     assert found.part.rounds == 4 and found.count == 1
     assert "rounds: 4 of affine additions" in str(found)
@@ -202,9 +202,8 @@ def test_rounds_run_where_their_arrays_fit(info: DeviceInfo) -> None:
     assert "rounds: none of affine additions: with them" in str(less)
     kept = plan_parts(G1, whole, MemoryMeter(info), 50 * GIB)
     assert kept.records and "bytes would not be kept for the next call" in str(kept)
-    larger = plan_parts(G1, with_rounds(plan_msm(1 << 24, 1, 255)), MemoryMeter(info), 100 * GIB)
+    long = with_rounds(plan_msm(1 << 24, 1, 255), info)
+    larger = plan_parts(G1, long, MemoryMeter(info), 100 * GIB)
     assert larger.part.rounds == 0  # the sums of the first round exceed a storage buffer
-    streamed = plan_parts(
-        G1, with_rounds(plan_msm(1 << 24, 1, 255)), MemoryMeter(info), 100 * GIB, copies_points=True
-    )
+    streamed = plan_parts(G1, long, MemoryMeter(info), 100 * GIB, copies_points=True)
     assert streamed.count == 4 and streamed.part.rounds == 4

@@ -15,6 +15,7 @@ import gpu_executor as gx
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.curves import Curve, PointArray
 from gpu_executor.device_info import DeviceInfo
+from gpu_executor.device_profiles import VendorProfile
 from gpu_executor.errors import (
     ArgumentShapeError,
     ArgumentTypeError,
@@ -67,9 +68,8 @@ def small_parts(new_plans: None, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def small_slices(new_plans: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Scalars of 8 points and more come in two slices, those of 5 to 7 in one, also to a CPU."""
-    monkeypatch.setattr(msm_parts, "LEAST_LATE_POINTS", 5)
-    monkeypatch.setattr(msm_parts, "LEAST_SLICED_POINTS", 8)
-    monkeypatch.setattr(msm_parts, "LEAST_F64_SLICED_POINTS", 8)
+    profile = VendorProfile(late_scalar_points=5, sliced_points=8, f64_sliced_points=8)
+    monkeypatch.setattr(msm_parts, "get_profile", lambda _: profile)
     monkeypatch.setattr(msm_parts, "SLICE_MULTIPLE", 2)
     copies_late = msm_parts.copies_late
 

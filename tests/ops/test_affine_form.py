@@ -25,7 +25,7 @@ words or limbs."""
 @pytest.fixture
 def one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(points, "has_affine_kernel", lambda _, curve: curve.degree == 1)
-    monkeypatch.setattr(points, "AFFINE_INVOCATIONS", 4)
+    monkeypatch.setattr(points, "count_affine_invocations", lambda _: 4)
 
 
 def scale(curve: Curve, draw: random.Random, logarithms: list[int]) -> PointArray:

@@ -178,8 +178,10 @@ def test_a_whole_kernel_is_refused_where_it_needs_too_many_work_groups() -> None
         (1, "discrete", 64, 1),
         ((1 << 14) - 1, "discrete", 64, 1),
         (1 << 14, "discrete", 512, 1),
-        ((1 << 18) - 1, "integrated", 512, 1),
-        (1 << 18, "integrated", 512, 2),
+        ((1 << 18) - 1, "discrete", 512, 1),
+        (1 << 18, "discrete", 512, 2),
+        ((1 << 15) - 1, "integrated", 512, 1),
+        (1 << 15, "integrated", 512, 2),
         (1 << 18, "cpu", 512, 1),
     ],
 )

@@ -1,13 +1,14 @@
-"""Devices without 64-bit types: the device of the tests, opened as if it had none.
+"""The device of the tests, opened as if it had another description, such as no 64-bit types.
 
-The features are not enabled then, so the validation layer reports code that uses them.
+Features that the description lacks are not enabled, so the validation layer reports code that uses
+them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -22,18 +23,29 @@ WIDE_FEATURES = frozenset(
 
 
 @contextlib.contextmanager
-def open_narrow_gpu(settings: gx.Settings | None = None) -> Iterator[gx.PersistentVulkanBackend]:
-    """Open the best device without its 64-bit types. `gx.devices()` shows them all the same."""
+def open_described_gpu(
+    describe: Callable[[DeviceInfo], DeviceInfo], settings: gx.Settings | None = None
+) -> Iterator[gx.PersistentVulkanBackend]:
+    """Open the best device with the description that `describe` makes of its own. `gx.devices()`
+    shows its own all the same."""
     list_devices = Instance.devices
 
-    def list_narrow(instance: Instance) -> list[tuple[Handle, DeviceInfo]]:
-        return [
-            (handle, dataclasses.replace(info, features=info.features - WIDE_FEATURES))
-            for handle, info in list_devices(instance)
-        ]
+    def list_described(instance: Instance) -> list[tuple[Handle, DeviceInfo]]:
+        return [(handle, describe(info)) for handle, info in list_devices(instance)]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Instance, "devices", list_narrow)
+        patch.setattr(Instance, "devices", list_described)
         backend = gx.PersistentVulkanBackend(settings=settings)
     with backend:
+        yield backend
+
+
+@contextlib.contextmanager
+def open_narrow_gpu(settings: gx.Settings | None = None) -> Iterator[gx.PersistentVulkanBackend]:
+    """Open the best device without its 64-bit types."""
+
+    def narrow(info: DeviceInfo) -> DeviceInfo:
+        return dataclasses.replace(info, features=info.features - WIDE_FEATURES)
+
+    with open_described_gpu(narrow, settings) as backend:
         yield backend

@@ -16,6 +16,8 @@ ADD = load("bls12_381_fq_add")
 ELEMENT = ElementType(np.dtype("u8"), (6,))
 """An element of the kernel `ADD`."""
 UNLIMITED = 1 << 60
+H200_LANES = 132 * 4 * 32
+"""Of an NVIDIA H200: multiprocessors, schedulers, invocations of a subgroup."""
 
 
 def add_operands(count: int) -> tuple[Operand, ...]:
@@ -31,6 +33,7 @@ def describe_device(
     storage: int = 1 << 32,
     groups: int = (1 << 31) - 1,
     invocations: int = 1024,
+    lanes: int = 0,
 ) -> DeviceInfo:
     """A description of a large GPU, except for what a test specifies."""
     types = (("device_local", "host_visible"),) if unified else (("device_local",),)
@@ -65,6 +68,7 @@ def describe_device(
         features=frozenset(),
         extensions=frozenset(),
         pipeline_cache_uuid="00",
+        execution_lanes=lanes,
     )
 
 

@@ -13,7 +13,6 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.calls.dispatch import ArrayCopy, Dispatch
 from gpu_executor.kernels.catalogue import COPY_UNIT_BYTES, copy_kernel
-from gpu_executor.steps import step_binder
 from gpu_executor.vulkan import binding, command_stream, step_recorder
 from tests.conftest import OpenGpu
 from tests.support.device_arrays import COUNT, WORD, draw_words, get_device_memory, submit_sum
@@ -418,7 +417,7 @@ def test_copies_by_kernel_and_by_the_driver_are_exact(
 ) -> None:
     """Aligned for the kernel or not, whole units or not; words outside the copy do not change."""
     device, a = get_device_memory(gpu), draw_words(1, 2000)
-    monkeypatch.setattr(step_binder, "KERNEL_COPY_BYTES", 16)
+    monkeypatch.setattr(device._binder, "_kernel_copy_bytes", 16)
     info = dataclasses.replace(device.info, kind="discrete")
     monkeypatch.setattr(device._binder, "_info", info)
     x, y = device.put(a), device.put(np.zeros(2000, np.uint32))

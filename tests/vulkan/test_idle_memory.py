@@ -12,7 +12,7 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.arrays.idle_memory import MemoryUse
-from gpu_executor.plan.plan import LARGE_CALL
+from gpu_executor.plan.plan import count_large_call
 from gpu_executor.vulkan import device_memory, mapped_arrays
 from tests.conftest import OpenGpu, on_both_paths
 from tests.support.jobs import ADD_U32, check_sums, word_jobs
@@ -151,7 +151,8 @@ def test_beyond_the_budget_a_call_uses_a_larger_slot(
     fresh_gpu: OpenGpu, device_local: bool
 ) -> None:
     gpu = fresh_gpu(idle_memory=2 << 20)
-    count = LARGE_CALL - 1  # so that a GPU has one invocation for each element in all calls
+    # So many that a GPU has one invocation for each element in all calls.
+    count = (1 << 18 if gpu.device.kind == "cpu" else count_large_call(gpu.device)) - 1
     large, small, tiny = word_jobs(count, count // 2, count // 4)
     out = np.empty(count, np.uint32)
     gpu.run(ADD_U32, *large, device_local=device_local, out=out)

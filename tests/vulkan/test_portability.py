@@ -146,9 +146,14 @@ def test_nothing_that_the_subset_may_lack_is_used() -> None:
 def make_info(
     info: DeviceInfo, size: int, least: int, vendor: str = "AMD", *, subset: bool = True
 ) -> DeviceInfo:
-    """The description of a GPU with subgroups of `size`, or of at least `least`."""
+    """The description of a GPU with subgroups of `size`, or of at least `least`, whose pipelines
+    cannot require a size."""
     limits = dataclasses.replace(
-        info.limits, subgroup_size=size, min_subgroup_size=least, max_storage_buffer_range=1 << 32
+        info.limits,
+        subgroup_size=size,
+        min_subgroup_size=least,
+        max_required_invocations=0,
+        max_storage_buffer_range=1 << 32,
     )
     extensions = info.extensions | {PORTABILITY_SUBSET} if subset else info.extensions
     made = dataclasses.replace(

@@ -152,8 +152,7 @@ COPY_UNIT_BYTES = 16
 @functools.cache
 def copy_kernel() -> Kernel:
     """Return a kernel that copies elements of 16 bytes. It measures memory bandwidth and copies
-    between device arrays: `vkCmdCopyBuffer` moves 0.83 TB/s on an NVIDIA H200, a fifth of a
-    kernel's rate.
+    between device arrays (`VendorProfile.kernel_copy_bytes`).
     """
     unit = np.dtype((np.uint64, (2,)))
     return Kernel.from_spirv(
@@ -241,9 +240,11 @@ def fma_chain_kernel(length: int) -> Kernel:
 # --- prime fields, with checked elements ---
 
 WORK_GROUPS = {"add": 512, "sub": 512, "mont_mul": 128}
-"""Work-group sizes for large calls. On an NVIDIA H200, 2^24 elements, in G/s with 64, 128, 256 and
-512 invocations of two elements each: 381-bit addition 27.5, 27.7, 27.9, 29.2; 381-bit product 20.1,
-20.1, 19.2, 15.3."""
+"""Work-group sizes for large calls; a plan takes the largest of `WORK_GROUP_SIZES` that the device
+allows, up to these. Sizes are multiples of every subgroup. Sums wait for memory, and products
+need many registers, which a device allots by work-groups. On an NVIDIA H200, 2^24 elements, in G/s
+with 64, 128, 256 and 512 invocations of two elements each: 381-bit addition 27.5, 27.7, 27.9, 29.2;
+381-bit product 20.1, 20.1, 19.2, 15.3."""
 
 
 @functools.cache

@@ -39,8 +39,8 @@ F64_SLACK = 60
 """The same for the accumulation with f64 limbs (glsl/curves/point_mixed_f64.glsl)."""
 MAX_F64_CURVE_LIMBS = 5
 """The most f64 limbs with which points are accumulated. At 381 bits there are 8, whose numbers need
-too many registers: 1.48 G mixed additions a second on an NVIDIA H200, where integer limbs give
-1.84."""
+too many of the 256 registers that an invocation has at most, on NVIDIA's GPUs as on AMD's: 1.48 G
+mixed additions a second on an NVIDIA H200, where integer limbs give 1.84."""
 MAX_NONRESIDUE = 16
 MAX_LIMBS = 28
 """The limbs of a modulus that fit the specialization constants."""

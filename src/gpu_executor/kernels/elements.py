@@ -55,9 +55,8 @@ CHECKABLE = ("add", "sub", "mul")
 """The operations that also have checked kernels, which the catalogue has by name (`catalogue`)."""
 
 WORK_GROUP, PRODUCT_WORK_GROUP = 512, 128
-"""Work-group sizes for large calls: those measured for the checked kernels (`catalogue`). For
-one-word products the size makes no difference: 4.24 TB/s with 128, 256 and 512 on an NVIDIA
-H200."""
+"""Work-group sizes for large calls: those of the checked kernels (`catalogue`). For one-word
+products the size makes no difference: 4.24 TB/s with 128, 256 and 512 on an NVIDIA H200."""
 
 
 def element_kernel(

@@ -39,8 +39,10 @@ MAX_COALESCED_LANES = 8
 """Most lanes of an element in a product of few rows: 32 invocations load four groups of eight
 adjacent elements of b."""
 ENOUGH_WORK_GROUPS = 256
-"""Up to this many work-groups, a product is cut into slices. An NVIDIA H200 has 132 processors and
-runs two work-groups with large tiles on each."""
+"""Up to this many work-groups, a product is cut into slices. The slices are part of the order of
+the additions, so the number is the same on every device: floats would be rounded differently
+otherwise. It gives each unit of a large GPU two work-groups. A small GPU adds up to 255 partial
+products of an element that it need not have, of at least `MIN_SLICE_DEPTH` terms each."""
 MIN_SLICE_DEPTH = 128
 MIN_LARGE_DEPTH = 512
 MIN_LANE_DEPTH = 16

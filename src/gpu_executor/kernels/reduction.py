@@ -32,7 +32,10 @@ Array = npt.NDArray[Any]
 
 BY_BLOCK_SUFFIX = "_by_block"
 MAX_WORK_GROUPS = 1_024
-"""Most work-groups of a reduction: 262,144 invocations, as many as an NVIDIA H200 runs at once."""
+"""Most work-groups of a reduction: 262,144 invocations. The number is part of the order of the
+operations, so it is the same on every device: float sums would differ otherwise. It fills large
+GPUs, and small ones run the work-groups one after the other, each of which has 4,096 elements at
+least."""
 MAX_GRID = 65_535
 """Most work-groups of a reduction by blocks, which every device accepts in one dimension."""
 _COMBINE: dict[str, np.ufunc] = {"sum": np.add, "min": np.minimum, "max": np.maximum}

@@ -20,6 +20,7 @@ from gpu_executor.calls.arguments import describe
 from gpu_executor.common.fork import raise_forked
 from gpu_executor.curves import BLS12_381_G1, PointArray, PointTable
 from gpu_executor.device_info import DeviceInfo
+from gpu_executor.device_profiles import get_profile
 from gpu_executor.errors import (
     ClosedError,
     GpuError,
@@ -64,9 +65,7 @@ Lavapipe takes 4 s to make the tables and 2.9 s for the proofs of a blob. Withou
 proofs take 5.5 s. With 64 MiB they take 1.5 s, and the tables 9 s."""
 HOST_DECODES = ("cpu",)
 """The kinds of devices for which arkworks decodes and checks points: it takes 0.2 ms a point, and
-lavapipe 1.4 ms."""
-DECODED_POINTS = 32
-"""The points from which on other devices decode: an NVIDIA H200 takes 4 ms for up to 9,288."""
+lavapipe 1.4 ms. Others decode from `VendorProfile.decoded_points` on."""
 
 
 def load_trusted_setup(
@@ -255,7 +254,8 @@ class TrustedSetup:
 
     def decodes(self, points: int) -> bool:
         """Whether the device decodes and checks so many points faster than arkworks."""
-        return self.gpu.device.kind not in HOST_DECODES and points >= DECODED_POINTS
+        info = self.gpu.device
+        return info.kind not in HOST_DECODES and points >= get_profile(info).decoded_points
 
     def load_points(self, *arguments: ByteRows) -> list[PointArray]:
         """The points of every argument, checked, on the device."""

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from gpu_executor.arrays.device_array import DeviceArray, Shape
 from gpu_executor.calls.dispatch import Algorithms, ArrayDevice, Step
 from gpu_executor.device_info import DeviceInfo
+from gpu_executor.device_profiles import get_profile
 from gpu_executor.kernels.curves import point_limbs
 from gpu_executor.msm.plan import (
     DEVICE_COSTS,
@@ -48,26 +49,10 @@ points of one MSM are divided too, because a part takes seconds."""
 MAX_PART_ENTRIES = 0x7FFFFFFF
 """Entries of a part: kernels number points and entries with 31 bits."""
 COPIED_POINTS = 1 << 22
-"""Points of a part that is copied from the host. A part of BLS12-381 G1 is 400 MB. At the rate in
-`vulkan/transfers.py` its copy takes an NVIDIA H200 17 ms, less than its additions, and only the
-copy of the first part has nothing to overlap with."""
-LEAST_LATE_POINTS = 1 << 19
-"""Points of one MSM whose scalars are copied from the host after the device has begun to convert
-the points. That takes an NVIDIA H200 0.3 ms of the 14 ms of 2^20 points of BLS12-381 G1."""
-LEAST_SLICED_POINTS, LEAST_F64_SLICED_POINTS = 1 << 22, 1 << 20
-"""Points of one MSM whose scalars are copied from the host in two slices: the device adds the
-points of the first slice while the host copies the scalars of the second. With fewer points the
-second set of buckets takes longer than the copy. The latter is for curves that accumulate with f64
-limbs. Calls on an NVIDIA H200 took in ms, without slices and with a first slice of 3/16 and of 1/4:
-
-    BLS12-381 G1, 2^20    plain memory 12.36, 12.82, 12.82    mapped 11.90, 12.62, 12.62
-    BLS12-381 G1, 2^21    plain memory 21.13, 20.97, 21.63    mapped 20.45, 20.69, 21.12
-    BLS12-381 G1, 2^22    plain memory 38.31, 36.27, 36.47    mapped 35.71, 36.32, 36.55
-    BN254 G1, 2^19        plain memory  4.33,     -,  4.45    mapped  4.05,     -,  4.29
-    BN254 G1, 2^20        plain memory  6.92,  6.67,  6.67    mapped  6.41,  6.25,  6.38
-    BN254 G1, 2^21        plain memory 11.74, 11.06, 10.58    mapped 10.86, 10.42, 10.38
-    BN254 G1, 2^22        plain memory 22.06, 19.13, 18.73    mapped 19.76, 18.37, 18.41
-"""
+"""Points of a part that is copied from the host: 400 MB of BLS12-381 G1. The copy of a part
+overlaps with the additions of the part before, and only that of the first part with nothing. A copy
+takes less time than its additions even on the fastest GPU that was tried, an NVIDIA H200: 17 and 28
+ms; slower GPUs take longer to add than to copy by more."""
 SLICE_MULTIPLE = 1 << 8
 """The first slice is a quarter of the points, rounded down to a multiple: the second slice of an
 array then begins where a device can bind a buffer."""
@@ -163,7 +148,7 @@ def plan_whole(
         tables=tables,
         costs=choose_costs(DEVICE_COSTS, curve, device.info),
     )
-    rounded = with_rounds(whole)
+    rounded = with_rounds(whole, device.info)
     return rounded if rounded.rounds and has_rounds(device, curve) else whole
 
 
@@ -253,7 +238,7 @@ def _choose_part(
         return nbytes, limit
 
     while True:
-        part = with_rounds(part) if whole.rounds else part
+        part = with_rounds(part, info) if whole.rounds else part
         nbytes, limit = measure(part)
         if part.rounds:
             plain = dataclasses.replace(part, rounds=0)
@@ -281,13 +266,15 @@ def _choose_part(
 def copies_late(points: int, batch: int, info: DeviceInfo) -> bool:
     """Whether scalars are copied from the host in slices, after the device has begun with the
     points. A CPU computes on the cores that copy."""
-    return batch == 1 and points >= LEAST_LATE_POINTS and info.kind != "cpu"
+    least = get_profile(info).late_scalar_points
+    return batch == 1 and points >= least and info.kind != "cpu"
 
 
-def choose_slices(points: int, *, f64_limbs: bool) -> tuple[int, ...]:
+def choose_slices(points: int, info: DeviceInfo, *, f64_limbs: bool) -> tuple[int, ...]:
     """The points of each slice in which scalars are copied: one slice or two. `f64_limbs` says that
     the points are accumulated with these."""
-    if points < (LEAST_F64_SLICED_POINTS if f64_limbs else LEAST_SLICED_POINTS):
+    profile = get_profile(info)
+    if points < (profile.f64_sliced_points if f64_limbs else profile.sliced_points):
         return (points,)
     first = points // 4 // SLICE_MULTIPLE * SLICE_MULTIPLE
     return first, points - first
@@ -302,7 +289,7 @@ def _plan_slices(
     if not copies_late(plan.points, plan.batch, info):
         return None
     f64_limbs = not plan.rounds and choose_f64_limbs(device, curve) is not None
-    slices = choose_slices(plan.points, f64_limbs=f64_limbs)
+    slices = choose_slices(plan.points, info, f64_limbs=f64_limbs)
     bucket_bytes = 4 * point_limbs(curve) * plan.all_buckets
     if len(slices) > 1 and (
         len(slices) * bucket_bytes > limits.max_storage_buffer_range

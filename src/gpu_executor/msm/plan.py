@@ -24,7 +24,7 @@ import numpy as np
 
 from gpu_executor.calls.dispatch import ArrayDevice
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.device_profiles import get_profile
+from gpu_executor.device_profiles import DEFAULT, get_profile
 from gpu_executor.errors import ArgumentTypeError
 from gpu_executor.kernels.curves import count_lanes, curve_limbs, f64_curve_limbs
 from gpu_executor.primes.curve_key import CurveKey
@@ -33,21 +33,29 @@ from gpu_executor.primes.prime import LimbLayout
 
 ADDITIONS_PER_BUCKET = 2
 """In the reduction of the buckets, all levels together."""
-GROUPED_ENTRIES = 1 << 18
-"""Below this number of entries, groups of invocations accumulate."""
-SHIFTED_TABLES, SHIFTED_LANES = 2, 1 << 14
-"""Tables of multiples that an MSM of few points makes, and the lanes that compute them at most: one
-subgroup for each of the 528 schedulers of an NVIDIA H200, which take no longer than one subgroup
-alone."""
+GROUPED_SUBGROUPS = 16
+"""Below as many entries as invocations with so many subgroups for each scheduler, groups of
+invocations accumulate: single ones, which add 32 entries at least, would leave half of the
+schedulers idle."""
+SHIFTED_TABLES, SHIFTED_SUBGROUPS = 2, 1
+"""Tables of multiples that an MSM of few points makes, and the subgroups for each scheduler that
+compute them at most: one for each takes no longer than a single one."""
 MOVED_COORDINATES, SAVED_PRODUCTS, LIMBS_OF_255_BITS = 12.5, 3.8, 9
 """What a pair of an affine round moves, in coordinates: both points twice (a read of x brings y
 along), their sum, and a product of denominators, which is written and read. And what it saves, in
 products of the trial of a device: a mixed addition takes as long as 11.4 products, an affine one 6,
-and a product of the trial as long as 1.4. An NVIDIA H200 moves 110 bytes in the time of a product
-of the trial."""
-LEAST_ROUND_PAIRS = 1 << 22
-"""Pairs of a round at least; the accumulation adds fewer points in less time. The additions of
-2^20 and 2^22 points of BLS12-381 G1 to buckets took an NVIDIA H200 in ms, by the number of rounds:
+and a product of the trial as long as 1.4. These are ratios of kernels with equal products. What
+depends on the device, the bytes that it moves in the time of a product, is measured on it
+(`ArrayDevice.bytes_per_product`): 110 on an NVIDIA H200."""
+ROUND_SUBGROUPS = 2 * 4
+"""Subgroups of a round for each scheduler at most: registers leave room for four at a time, so
+these are two turns. An NVIDIA H200 ran 2.48 G additions a second in the first round of 2^22 points
+of BLS12-381 G1, and with 1.5 turns 2.44, with one turn 2.42."""
+LEAST_PAIRS = 32
+"""Pairs of an invocation at least, which share an inverse: it takes as long as 45 products. A round
+has so many for each of its invocations, else the accumulation adds its points in less time. The
+additions of 2^20 and 2^22 points of BLS12-381 G1 to buckets took an NVIDIA H200, where a round has
+2^22 pairs at least, in ms, by the number of rounds:
 
     2^20    none 8.68, two 8.38, three 8.30, four 8.67
     2^22    none 33.9, two 29.7, three 28.6, four 28.3, five 29.1
@@ -156,49 +164,72 @@ class WindowCosts:
     grouped_bucket: float | None = None
     """The same where groups of invocations accumulate: of few entries, and of tables that the call
     makes."""
+    grouped_entries: int = 0
+    """Entries below which groups accumulate."""
     doubling: float = 0
     """A doubling of tables that the call makes, one after the other."""
 
     def estimate(self, plan: MsmPlan) -> float:
         """The time of all additions of a plan."""
         bucket = self.bucket
-        if self.grouped_bucket is not None and (plan.tables > 1 or plan.entries < GROUPED_ENTRIES):
+        is_grouped = plan.tables > 1 or plan.entries < self.grouped_entries
+        if self.grouped_bucket is not None and is_grouped:
             bucket = self.grouped_bucket
         doublings = plan.tables * plan.table_windows * plan.window_bits if plan.tables > 1 else 0
         additions = plan.entries + plan.all_buckets * ADDITIONS_PER_BUCKET * bucket
         return additions + doublings * self.doubling
 
 
-ADDITION_COST = 3.4
-"""The time of an addition of buckets: on an NVIDIA H200 0.6 G/s instead of 2.0 (BLS12-381 G1), 1.0
-instead of 4.4 (BN254 G1). Groups of invocations take equally long for both."""
-DOUBLING_COST = 2900
-"""The time of a doubling that all others wait for, in additions by groups that fill the device: 4.9
-us on an NVIDIA H200. So 2^10 points of BLS12-381 G1 are added in windows of 8 bits: 1.08 ms, of 10
-bits 1.14 ms."""
-DEVICE_COSTS = WindowCosts(22, ADDITION_COST, grouped_bucket=1, doubling=DOUBLING_COST)
-TABLE_COSTS = WindowCosts(22, ADDITION_COST)
-SET_COSTS, SET_COSTS_ON_CPU = WindowCosts(12, ADDITION_COST), WindowCosts(12, 1)
+MEASURED_LANES, DOUBLING_COST = 528 * 32, 2900
+"""The time of a doubling that all others wait for, in additions by groups that fill the device, and
+the parallelism of the device where it was measured. The wait is as long on a larger device, which
+adds more in that time. On an NVIDIA H200 it is 4.9 us: 2^10 points of BLS12-381 G1 are added in
+windows of 8 bits, which take 1.08 ms, those of 10 bits 1.14 ms."""
+DEVICE_COSTS = WindowCosts(
+    22, DEFAULT.bucket_cost, grouped_bucket=1, grouped_entries=1 << 18, doubling=DOUBLING_COST
+)
+"""With the numbers of that device; `choose_costs` has those of others."""
+TABLE_COSTS = WindowCosts(22, DEFAULT.bucket_cost)
+SET_COSTS, SET_COSTS_ON_CPU = WindowCosts(12, DEFAULT.bucket_cost), WindowCosts(12, 1)
 """Sets have few points, so larger windows never take less time."""
 HOST_COSTS = WindowCosts(16, 1)
 """Python adds all points in affine form, so that all additions take equally long."""
 
 
+def count_grouped_entries(info: DeviceInfo) -> int:
+    """The entries below which groups of invocations accumulate."""
+    return info.round_invocations(GROUPED_SUBGROUPS)
+
+
 def adds_in_groups(curve: CurveKey, info: DeviceInfo, entries: int) -> bool:
     """Whether groups of invocations, or the serial variant, accumulate so many entries."""
     return (
-        entries < GROUPED_ENTRIES
+        entries < count_grouped_entries(info)
         or count_lanes(curve, info) == 1
         or (curve.degree > 1 and get_profile(info).groups_extension_points)
     )
 
 
 def choose_costs(costs: WindowCosts, curve: CurveKey, info: DeviceInfo) -> WindowCosts:
-    """The same costs, or where groups of invocations accumulate any number of entries on a GPU,
-    those of groups, which take equally long for all additions."""
-    if count_lanes(curve, info) > 1 and adds_in_groups(curve, info, sys.maxsize):
-        return dataclasses.replace(costs, bucket=1)
-    return costs
+    """The same costs on a device whose groups of invocations add. Where groups accumulate any
+    number of entries, all additions take equally long."""
+    if count_lanes(curve, info) == 1:
+        return costs
+    in_groups = adds_in_groups(curve, info, sys.maxsize)
+    bucket = 1 if in_groups else get_profile(info).bucket_cost
+    return _scale_costs(costs, bucket, info.parallelism, count_grouped_entries(info))
+
+
+@functools.lru_cache(maxsize=64)
+def _scale_costs(
+    costs: WindowCosts, bucket: float, parallelism: int, grouped_entries: int
+) -> WindowCosts:
+    return dataclasses.replace(
+        costs,
+        bucket=bucket,
+        grouped_entries=grouped_entries if costs.grouped_entries else 0,
+        doubling=costs.doubling * parallelism / MEASURED_LANES,
+    )
 
 
 def choose_window(
@@ -257,12 +288,12 @@ def choose_tables(curve: CurveKey, points: int, batch: int, info: DeviceInfo) ->
     them while the host prepares the scalars. Only groups of invocations add such points, which have
     denominators."""
     lanes = count_lanes(curve, info)
-    if lanes == 1 or points * lanes > SHIFTED_LANES:
+    if lanes == 1 or points * lanes > info.round_invocations(SHIFTED_SUBGROUPS):
         return 1
     costs = choose_costs(DEVICE_COSTS, curve, info)
     bits = curve.order.bit_length()
     plan = plan_msm(points, batch, bits, tables=SHIFTED_TABLES, costs=costs)
-    return SHIFTED_TABLES if plan.entries < GROUPED_ENTRIES else 1
+    return SHIFTED_TABLES if plan.entries < count_grouped_entries(info) else 1
 
 
 def has_rounds(device: ArrayDevice, curve: CurveKey) -> bool:
@@ -278,11 +309,16 @@ def has_rounds(device: ArrayDevice, curve: CurveKey) -> bool:
     return moved <= products * device.bytes_per_product
 
 
-def choose_rounds(entries: int, runs: int) -> int:
-    """The rounds for so many entries with keys below `runs`: as long as a round has enough pairs,
+def count_round_pairs(info: DeviceInfo) -> int:
+    """The pairs of a round at least: `LEAST_PAIRS` for each of its invocations."""
+    return info.round_invocations(ROUND_SUBGROUPS * LEAST_PAIRS)
+
+
+def choose_rounds(entries: int, runs: int, least_pairs: int) -> int:
+    """The rounds for so many entries with keys below `runs`: as long as a round has `least_pairs`,
     and runs of random keys have two points or more after it."""
     rounds = 0
-    while entries >> rounds + 1 >= max(LEAST_ROUND_PAIRS, 2 * runs):
+    while entries >> rounds + 1 >= max(least_pairs, 2 * runs):
         rounds += 1
     return rounds
 
@@ -293,18 +329,19 @@ def count_sums(entries: int, runs: int, rounds: int) -> int:
     return (entries >> rounds) + (runs if rounds else 0)
 
 
-def resize_plan(plan: MsmPlan, points: int) -> MsmPlan:
+def resize_plan(plan: MsmPlan, points: int, info: DeviceInfo) -> MsmPlan:
     """The same plan for a number of points, with the rounds for it if the plan has any."""
     made = dataclasses.replace(plan, points=points)
-    return with_rounds(made) if plan.rounds else made
+    return with_rounds(made, info) if plan.rounds else made
 
 
-def with_rounds(plan: MsmPlan) -> MsmPlan:
-    """The same plan with the rounds of affine additions that gain time: none for the tables that a
-    call makes, whose points have denominators."""
+def with_rounds(plan: MsmPlan, info: DeviceInfo) -> MsmPlan:
+    """The same plan with the rounds of affine additions that gain time on a device: none for the
+    tables that a call makes, whose points have denominators."""
     if plan.tables > 1:
         return plan
-    return dataclasses.replace(plan, rounds=choose_rounds(plan.entries, plan.all_buckets))
+    rounds = choose_rounds(plan.entries, plan.all_buckets, count_round_pairs(info))
+    return dataclasses.replace(plan, rounds=rounds)
 
 
 def plan_tables(

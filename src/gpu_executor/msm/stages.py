@@ -24,6 +24,7 @@ import numpy as np
 
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.calls.dispatch import ArrayCopy, ArrayDevice, Dispatch, Step
+from gpu_executor.device_info import DeviceInfo
 from gpu_executor.kernels.curves import (
     COORDINATES,
     count_lanes,
@@ -35,7 +36,14 @@ from gpu_executor.kernels.curves import (
     run_bounds_kernel,
     scalar_digits_kernel,
 )
-from gpu_executor.msm.plan import MsmPlan, adds_in_groups, choose_f64_limbs, count_sums
+from gpu_executor.msm.plan import (
+    LEAST_PAIRS,
+    ROUND_SUBGROUPS,
+    MsmPlan,
+    adds_in_groups,
+    choose_f64_limbs,
+    count_sums,
+)
 from gpu_executor.ops.points import (
     AFFINE,
     TERM_ITERATIONS,
@@ -52,29 +60,29 @@ from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.glv import Glv
 from gpu_executor.primes.prime import LimbLayout
 
-INVOCATIONS = 1 << 17
-"""Invocations that fill a device with mixed additions: on an NVIDIA H200, 2^15 give 85 % of the
-rate of 2^17."""
-F64_INVOCATIONS = 132 * 12 * 32 * 2
-"""The same with f64 limbs. Each of the 132 multiprocessors of an NVIDIA H200 runs 12 subgroups at a
-time, so these are two rounds: 4.64 G mixed additions a second, where 2^17 gave 4.10."""
+SUBGROUPS = 8
+"""Subgroups for each scheduler that fill a device with mixed additions: two of them give 85 % of
+the rate of eight (NVIDIA H200)."""
+F64_SUBGROUPS = 2 * 3
+"""The same with f64 limbs. Registers leave room for three subgroups at a time, so these are two
+turns: 4.64 G mixed additions a second on an NVIDIA H200, where 2^17 invocations, which are no whole
+number of turns, gave 4.10."""
 LEAST_LENGTH, LEAST_GROUP_LENGTH = 32, 8
 """Entries that an invocation or a group adds at least. Fewer take less time, but each invocation
 makes two partial sums, which are added too."""
+MAX_LENGTH_ON_CPU = 32
+"""Entries that an invocation adds at most on a software driver, which executes few at once and
+would give each of them many. Lavapipe leaves loops after 65,535 iterations, and results are wrong
+then: an entry takes about (31 + 13 LIMBS) d at degree d, 430 for BLS12-381 G2 and 790 at most."""
 COMBINED_LENGTH = 16
 """Partial sums that an invocation adds."""
 MIN_BLOCK_LENGTH, MAX_BLOCK_LENGTH = 2, 4
 """Partial sums of a block, whose short runs a group adds (glsl/curves/sum_runs.comp): the fewest,
-and those where there are more partial sums than groups that fill a device. Blocks of 1, 2, 4 and 8
-took an NVIDIA H200 in us, with 0.3 ms of the host (BLS12-381 G1): 412, 378, 411 and 454 at 2^10
-points, 614, 496, 547 and 611 at 2^12, 734, 540, 578 and 705 at 2^16, 1,495, 1,041, 974 and 1,003 at
-2^18."""
-ROUND_INVOCATIONS = 132 * 16 * 32 * 2
-"""Invocations of a round at most. Each of the 132 multiprocessors of an NVIDIA H200 runs 16
-subgroups at a time, so these are two turns: 2.48 G additions a second in the first round of 2^22
-points of BLS12-381 G1, where 1.5 turns give 2.44 and one turn 2.42."""
-LEAST_PAIRS = 32
-"""Pairs of an invocation at least, which share an inverse: it takes as long as 45 products."""
+and those where there are more partial sums than groups that fill a device. In blocks of one place
+most groups have no run to add, and in long blocks additions wait for each other: both hold for
+groups on any device. Blocks of 1, 2, 4 and 8 took an NVIDIA H200 in us, with 0.3 ms of the host
+(BLS12-381 G1): 412, 378, 411 and 454 at 2^10 points, 614, 496, 547 and 611 at 2^12, 734, 540, 578
+and 705 at 2^16, 1,495, 1,041, 974 and 1,003 at 2^18."""
 NO_KEY = np.uint32(0xFFFFFFFF)
 WORD = np.dtype(np.uint32)
 
@@ -115,7 +123,8 @@ class AffineRounds:
         self._device, self._curve = device, curve
         self._entries, self._runs = entries, runs
         counts = [count_sums(entries, runs, number + 1) for number in range(rounds)]
-        self._invocations = [min(-(-each // LEAST_PAIRS), ROUND_INVOCATIONS) for each in counts]
+        most = device.info.count_invocations(ROUND_SUBGROUPS)
+        self._invocations = [min(-(-each // LEAST_PAIRS), most) for each in counts]
         self._bounds = [device.empty((runs,), WORD) for _ in range(2)]
         self._lengths = device.empty((rounds * runs + 1,), WORD)
         self._offsets = self._lengths  # until there are some
@@ -186,9 +195,19 @@ class BucketSums:
     """The f64 limbs with which invocations accumulate, or None for integer limbs."""
 
 
-def choose_block_length(places: int, lanes: int) -> int:
+def choose_block_length(places: int, lanes: int, info: DeviceInfo) -> int:
     """The partial sums of a block, whose short runs a group of so many lanes adds."""
-    return min(max(places * lanes // INVOCATIONS, MIN_BLOCK_LENGTH), MAX_BLOCK_LENGTH)
+    filling = info.round_invocations(SUBGROUPS)
+    return min(max(places * lanes // filling, MIN_BLOCK_LENGTH), MAX_BLOCK_LENGTH)
+
+
+def choose_length(accumulated: int, lanes: int, info: DeviceInfo, *, grouped: bool) -> int:
+    """The entries that an invocation adds on integer limbs, or a group of so many lanes."""
+    wanted = max(info.round_invocations(SUBGROUPS) // lanes, 1)
+    length = -(-accumulated // wanted)
+    if info.kind == "cpu":
+        length = min(length, MAX_LENGTH_ON_CPU)
+    return max(length, LEAST_GROUP_LENGTH if grouped else LEAST_LENGTH)
 
 
 def get_f64_constants(device: ArrayDevice, curve: CurveKey, limbs: LimbLayout) -> DeviceArray:
@@ -319,11 +338,12 @@ class Msm:
         has_denominators = plan.tables > 1 and not self._has_table
         grouped = has_denominators or adds_in_groups(self._curve, device.info, plan.entries)
         f64_limbs = None if grouped else choose_f64_limbs(device, self._curve)
-        wanted = INVOCATIONS // (self._lanes if grouped else self._curve.degree)
         if f64_limbs is not None:
-            wanted = F64_INVOCATIONS
-        least = LEAST_GROUP_LENGTH if grouped else LEAST_LENGTH
-        length = max(-(-plan.accumulated // wanted), least)
+            wanted = device.info.count_invocations(F64_SUBGROUPS)
+            length = max(-(-plan.accumulated // wanted), LEAST_LENGTH)
+        else:
+            lanes = self._lanes if grouped else self._curve.degree
+            length = choose_length(plan.accumulated, lanes, device.info, grouped=grouped)
         count = -(-plan.accumulated // length)
         buckets = self.make_buckets() if buckets is None else buckets
         device.assign(buckets, np.uint32(0))
@@ -371,7 +391,7 @@ class Msm:
         if self._lanes > 1:
             long_keys = device.empty((places,), WORD)
             runs = partial_keys, partials, self._constants, sums.buckets, long_keys
-            length = choose_block_length(places, self._lanes)
+            length = choose_block_length(places, self._lanes, device.info)
             self._add("sum_runs", runs, -(-places // length), (places, length))
             partial_keys = long_keys
         while True:

@@ -31,13 +31,16 @@ from gpu_executor.primes.number_theory import compute_powers
 LEVELS_PER_PASS = 8
 FEWER_LEVELS, FEWER_FROM = 7, 21
 """The most levels of a pass: fewer from that log2 n on, except in the pass whose rows are one
-element. On an NVIDIA H200, 2^22 elements of BLS12-381 Fr took 1.00 ms in passes of 7, 7, 8 levels
-and 1.03 ms in 8, 7, 7: eight levels leave 32 bytes of a row to a tile, and a pass that only copies
-takes 0.28 ms with rows of 32 bytes, 0.14 ms with 64 and 0.09 ms with contiguous tiles. 2^24
-elements took 4.25 ms in 6, 6, 6, 6 levels and 4.29 ms in 8, 8, 8."""
+element. Eight levels leave 32 bytes of a row to a tile, seven 64: a line of the cache has 64 bytes
+or 128 on all usual GPUs. On an NVIDIA H200, 2^22 elements of BLS12-381 Fr took 1.00 ms in passes of
+7, 7, 8 levels and 1.03 ms in 8, 7, 7, and a pass that only copies takes 0.28 ms with rows of 32
+bytes, 0.14 ms with 64 and 0.09 ms with contiguous tiles. 2^24 elements took 4.25 ms in 6, 6, 6, 6
+levels and 4.29 ms in 8, 8, 8."""
 LOG_TILE = 8
-"""log2 of the elements of a tile, two for each invocation. On the same device 2^22 elements took
-1.15 ms with tiles of 2^9, whose subgroups wait longer for each other."""
+"""log2 of the elements of a tile, two for each invocation: the largest tile that fits the 16 KiB of
+shared memory and the 128 invocations of a work-group that Vulkan guarantees. With the larger ones
+that an NVIDIA H200 has room for, 2^22 elements took 1.15 instead of 1.00 ms: the subgroups of a
+work-group wait longer for each other."""
 MAX_LOG_LENGTH = 24
 """Of transforms: the roots of 2^24 elements take 604 MB."""
 MIN_LOG_ROOTS = 12

@@ -28,8 +28,9 @@ from gpu_executor.ops.operation import operation
 from gpu_executor.ops.scans import make_elements, make_scan_kernel
 from gpu_executor.primes import ElementLayout, Prime, encoding, words
 
-ENOUGH_INVOCATIONS = 16384
-"""Up to this many elements of a product, several invocations share the terms of one."""
+ENOUGH_SUBGROUPS = 1
+"""Up to as many elements of a product as invocations with so many subgroups for each scheduler,
+several invocations share the terms of one."""
 MAX_LIMB_WORDS, MAX_LIMB_TERMS = 2, 1 << 21
 """Words of elements that the host splits into 16-bit limbs, and products of limbs that it adds."""
 MIN_TERMS, MAX_TERMS = 32, 4096
@@ -94,7 +95,8 @@ def _multiply_by_steps(prime: Prime, a: DeviceArray, b: DeviceArray, batch: Shap
         b = _repeat_matrices(prime, b, batch)
     a = _repeat_matrices(prime, a, batch)
     elements = rows * n
-    slices = max(min(ENOUGH_INVOCATIONS // elements, k // MIN_TERMS), -(-k // MAX_TERMS), 1)
+    enough = device.info.round_invocations(ENOUGH_SUBGROUPS)
+    slices = max(min(enough // elements, k // MIN_TERMS), -(-k // MAX_TERMS), 1)
     sums = make_elements(device, prime, elements * slices)
     kernel = make_scan_kernel(device, prime, "matrix_products")
     push_words = m, n, k, slices

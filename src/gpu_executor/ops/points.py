@@ -21,7 +21,9 @@ import numpy.typing as npt
 
 from gpu_executor.arrays.device_array import DeviceArray, Shape
 from gpu_executor.calls.dispatch import ArrayCopy, ArrayDevice, Dispatch, Step
+from gpu_executor.device_info import DeviceInfo
 from gpu_executor.kernels.curves import (
+    COORDINATES,
     SINGLE_WORK_GROUP,
     choose_work_group,
     count_lanes,
@@ -43,15 +45,15 @@ AFFINE, XYZZ = 2, 4
 X, Y, ZZ, ZZZ = range(XYZZ)
 SEGMENT = 8
 """Points that a group of invocations adds at least, in a sum of more."""
-GROUPS = 1 << 15
-"""Groups of invocations that fill a device."""
+SUBGROUPS = 8
+"""Subgroups for each scheduler that fill a device with sums of points by groups of invocations."""
 MAX_ITERATIONS = 60_000
 """Iterations of all loops of an invocation on lavapipe, which leaves loops after 65,535
 (glsl/curves/point_serial.glsl)."""
-AFFINE_INVOCATIONS = 132 * 8 * 32
-"""Invocations that convert points to affine form, of which each inverts once: 8 subgroups for each
-multiprocessor of an NVIDIA H200. With as many, twice and four times as many, 2^16 points of
-BLS12-381 G1 took 0.12, 0.18 and 0.18 ms, 2^20 points 0.63, 0.63 and 0.74 ms."""
+AFFINE_SUBGROUPS = 2
+"""Subgroups for each scheduler that convert points to affine form; each of their invocations
+inverts once. With 2, 4 and 8 of them, 2^16 points of BLS12-381 G1 took an NVIDIA H200 0.12, 0.18
+and 0.18 ms, 2^20 points 0.63, 0.63 and 0.74 ms."""
 BIT_ITERATIONS, TERM_ITERATIONS = {1: 128, 2: 192}, {1: 80, 2: 128}
 """Iterations for a bit of a scalar and for a term of a sum, by degree. Lavapipe left loops after as
 many bits and terms as if these were 96 and 51 at degree 1, 76 for a term at degree 2. Where equal
@@ -309,8 +311,9 @@ def _sum_rows(curve: CurveKey, p: DeviceArray) -> DeviceArray:
     rows = math.prod(leading)
     if not rows * columns:
         return make_infinity(device, curve, *leading)
+    groups = max(device.info.round_invocations(SUBGROUPS) // COORDINATES, 1)
     while True:
-        length = min(max(SEGMENT, -(-rows * columns // GROUPS)), columns)
+        length = min(max(SEGMENT, -(-rows * columns // groups)), columns)
         elements = -(-rows * columns // SEGMENT)
         length = min(length, count_steps(device, curve, elements, TERM_ITERATIONS) or length)
         segments = -(-columns // length)
@@ -423,12 +426,17 @@ def has_affine_kernel(device: ArrayDevice, curve: CurveKey) -> bool:
     return curve.degree == 1 and device.info.kind != "cpu"
 
 
+def count_affine_invocations(info: DeviceInfo) -> int:
+    """The invocations that convert points to affine form at most."""
+    return info.count_invocations(AFFINE_SUBGROUPS)
+
+
 def _dispatch_to_affine(
     device: ArrayDevice, curve: CurveKey, p: DeviceArray, result: DeviceArray
 ) -> None:
     """The kernel to_affine.comp."""
     count = count_points(curve, p)
-    invocations = min(count, AFFINE_INVOCATIONS)
+    invocations = min(count, count_affine_invocations(device.info))
     limbs, others = point_limbs(curve) // XYZZ, -(-count // invocations) - 1
     products = device.empty((max(others, 1) * invocations * limbs,), np.dtype(np.uint32))
     arrays = p, get_constants(device, curve), result, products

@@ -15,6 +15,7 @@ import numpy as np
 
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.calls.dispatch import ArrayDevice, Dispatch, Step
+from gpu_executor.device_info import DeviceInfo
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.element_references import add, mul
 from gpu_executor.kernels.elements import element_kernel
@@ -37,12 +38,13 @@ Data = TypeVar("Data", Words, DeviceArray, ElementData)
 """Elements in one place."""
 
 ELEMENTS_PER_INVOCATION = 32
-"""Elements that one invocation adds or multiplies in sequence."""
-DIRECT_INVERSES, DIRECT_INVERSES_ON_CPU = 16384, 4
-"""Up to this many elements are inverted one by one, all in parallel. 2^22 inverses in BLS12-381 Fr
-took an NVIDIA H200 0.378 ms with these figures; 0.403 ms with 8,192 direct inverses, 0.380 ms with
-32,768; with those, 0.429 ms with 16 elements per invocation and 0.383 ms with 64. On lavapipe,
-100,000 inverses took 79 ms with 4 or 16 of them, 91 ms with 64."""
+"""Elements that one invocation adds or multiplies in sequence: the next pass has 1/32 of them."""
+DIRECT_SUBGROUPS = 1
+"""Up to as many elements as invocations with so many subgroups for each scheduler are inverted one
+by one, all in parallel: one subgroup takes a scheduler no longer than a part of it. 2^22 inverses
+in BLS12-381 Fr took an NVIDIA H200 0.378 ms with these figures, 0.403 ms with half a subgroup,
+0.380 ms with two; with one, 0.429 ms with 16 elements per invocation and 0.383 ms with 64. On
+lavapipe, 100,000 inverses took 79 ms with 4 or 16 of them, 91 ms with 64."""
 HOST_DIRECT_INVERSES = 1024
 """Up to this many elements are inverted on the host as Python integers: on one Xeon core of
 2.5 GHz, 1,000 inverses in BLS12-381 Fr take 2.6 ms, and 3.4 ms with at most 256 direct ones."""
@@ -197,6 +199,11 @@ def _invert_by_steps(
     return y
 
 
+def count_direct_inverses(info: DeviceInfo) -> int:
+    """How many elements are inverted one by one at most."""
+    return info.round_invocations(DIRECT_SUBGROUPS)
+
+
 def _append_inverses(
     device: ArrayDevice, prime: Prime, x: DeviceArray, y: DeviceArray, work: list[Step]
 ) -> None:
@@ -207,7 +214,7 @@ def _append_inverses(
     elements (two products per element).
     """
     count = count_elements(prime, x)
-    direct = DIRECT_INVERSES_ON_CPU if device.info.kind == "cpu" else DIRECT_INVERSES
+    direct = count_direct_inverses(device.info)
     if count <= direct:
         if family(prime) == "wide":
             work.append(Dispatch(direct_inverse_kernel(prime), (x, y), count, grid_stride=True))

@@ -49,7 +49,7 @@ SPLIT_BYTES = 1 << 20
 """Input bytes of a chunk from which three queues are worth their two extra submissions, where the
 host copies nothing. Where the host copies, its copies are the bottleneck: 16 jobs of 64 K elements
 take 3.4 ms on one queue and 3.1 ms on three from mapped arrays, 8.1 and 9.9 ms from plain arrays
-(NVIDIA H200)."""
+(NVIDIA H200). It is only for devices without a calibration, which measures both."""
 
 
 def choose_by_thresholds(bounds: Bounds) -> Choice:
@@ -109,9 +109,10 @@ MIN_CHUNK_BYTES, MAX_CHUNK_BYTES = 256 << 10, 64 << 20
 speed."""
 MIN_FILL_BYTES, MAX_FILL_BYTES = 3 << 20, 8 << 20
 """Input bytes of an overlapped chunk that the host copies. In this range the staging memory of all
-slots stays in the processor's cache: 4 M additions take 19 ms in chunks of 64 K elements, 26 ms in
-chunks of 256 K and 31 ms in chunks of 512 K, with 8 slots (NVIDIA H200). Smaller chunks cost more
-to hand to the copy threads than they gain: 150 us for 16 K elements, 200 for 32 K, 290 for 64 K."""
+slots stays in the host processor's cache, whatever the device: 4 M additions take 19 ms in chunks
+of 64 K elements, 26 ms in chunks of 256 K and 31 ms in chunks of 512 K, with 8 slots (the host of
+an NVIDIA H200). Smaller chunks cost more to hand to the copy threads than they gain: 150 us for 16
+K elements, 200 for 32 K, 290 for 64 K."""
 SCHEDULE_TOLERANCE = 1.03
 """Forecasts within this ratio count as equal; the simpler schedule is chosen."""
 CHUNK_TOLERANCE = 1.1

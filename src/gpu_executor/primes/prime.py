@@ -96,9 +96,10 @@ def choose_limb_layout(words: int, spare: int = 0) -> LimbLayout:
     """
     # The fewest limbs give the fewest products (2 L^2 + L for a Montgomery product). Of the widths
     # with that many limbs, the narrowest leaves the most free bits above a product in a 64-bit
-    # accumulator, so it needs the fewest carry passes. On an NVIDIA H200, in 10^9 products a
-    # second: at 381 bits 23.9 with 30-bit limbs (13 of them), 21.5 with 28-bit, 16.6 with 32-bit;
-    # at 255 bits 53.3 with 29-bit limbs (9), 38.0 with 32-bit.
+    # accumulator, so it needs the fewest carry passes. Both are counts of instructions, which hold
+    # for every device that multiplies words. On an NVIDIA H200, in 10^9 products a second: at 381
+    # bits 23.9 with 30-bit limbs (13 of them), 21.5 with 28-bit, 16.6 with 32-bit; at 255 bits 53.3
+    # with 29-bit limbs (9), 38.0 with 32-bit.
     layouts = (LimbLayout.covering(words, bits, spare) for bits in LIMB_BITS)
     return min(layouts, key=lambda layout: (layout.count, layout.bits))
 

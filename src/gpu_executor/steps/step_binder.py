@@ -19,6 +19,7 @@ from gpu_executor.calls.dispatch import ArrayCopy, Dispatch, Step
 from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.common.lru import remember
 from gpu_executor.device_info import DeviceInfo
+from gpu_executor.device_profiles import get_profile
 from gpu_executor.errors import (
     ArgumentShapeError,
     ArgumentTypeError,
@@ -53,9 +54,6 @@ from gpu_executor.steps.call_binder import (
 from gpu_executor.steps.status import STATUS_BYTES, StatusCheck, StatusWord, list_pending
 from gpu_executor.steps.storage import MIN_BINDING_BYTES, DeviceStorage
 
-KERNEL_COPY_BYTES = 1 << 20
-"""From this size on a kernel copies one device array to another: the driver of an NVIDIA H200
-moves 0.83 TB/s, reads and writes together, where a kernel moves 4.17 TB/s."""
 MAX_DISPATCHES = 1024
 """Dispatches of calls that are remembered; a full dictionary is emptied."""
 NO_STATUS_YET: HiddenBuffer[DeviceStorage] = HiddenBuffer(None, 0, 0, 0)
@@ -129,6 +127,7 @@ class StepBinder:
         self.bytes_bound = 0
         """The bytes that the steps bound last need at once."""
         self._alignment = device.info.limits.buffer_offset_alignment
+        self._kernel_copy_bytes = get_profile(device.info).kernel_copy_bytes
         self._max_binding_bytes = device.info.limits.max_storage_buffer_range
         self._dispatches: dict[Hashable, tuple[tuple[ElementRange, CallDispatch], ...]] = {}
         """The dispatches of earlier calls; a signature has one plan on a device."""
@@ -492,7 +491,7 @@ class StepBinder:
         ]
         return (
             self._info.kind != "cpu"
-            and KERNEL_COPY_BYTES <= nbytes <= self._max_binding_bytes
+            and self._kernel_copy_bytes <= nbytes <= self._max_binding_bytes
             and nbytes % COPY_UNIT_BYTES == 0
             and not any(offset % COPY_UNIT_BYTES or offset % self._alignment for offset in offsets)
         )

@@ -102,7 +102,8 @@ SECONDS = 0.025
 """The time to measure each value."""
 SLOWEST_DIRECT_FILL = 2.0
 """The most time of a fill in device memory, in fills of host memory, which the device has to copy
-too. It is 0.6 to 0.7 on an NVIDIA H200."""
+too: with the copy, such a fill takes two to three times as long. Each device is measured; an NVIDIA
+H200 has 0.6 to 0.7."""
 SHORTEST = 1e-6
 """Differences below this many seconds are not significant."""
 

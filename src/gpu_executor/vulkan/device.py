@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
+from gpu_executor.common.cpu_cores import count_cores
 from gpu_executor.common.fork import DISOWNED, is_forked_child, parent_gpus, register_fork_handler
 from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.device_info import (
@@ -31,10 +33,11 @@ from gpu_executor.vulkan.binding import (
 )
 
 MAX_PARALLEL_QUEUES = 2
-"""Compute queues that run small chunks in parallel. On an NVIDIA H200 every queue of the
-compute-only family adds 20 to 25 ms to vkCreateDevice: a device with two of them and two transfer
-queues takes 101 ms, one with four 144 ms, and benchmarks of batches are the same. Queue families
-with graphics are not used for this: four jobs of 16 K take 1.04 ms on four queues of that family,
+"""Compute queues that run small chunks in parallel: two suffice for one chunk to begin while
+another ends, and calibration measures whether that gains anything. More would only make a device
+slower to open: with NVIDIA's driver on an H200 every queue of the compute-only family adds 20 to 25
+ms to vkCreateDevice, and benchmarks of batches are the same with four of them. Queue families with
+graphics are not used for this: four jobs of 16 K take 1.04 ms on four queues of that family,
 between which the GPU switches contexts, and 0.46 ms on one queue."""
 KINDS: tuple[Kind, ...] = ("other", "integrated", "discrete", "virtual", "cpu")
 """Indexed by VkPhysicalDeviceType."""
@@ -72,6 +75,21 @@ EXTENSIONS = (
     PORTABILITY_SUBSET,
 )
 """The extensions that are enabled where a device has them."""
+CORE_PROPERTIES = {
+    "VK_NV_shader_sm_builtins": "VkPhysicalDeviceShaderSMBuiltinsPropertiesNV",
+    "VK_AMD_shader_core_properties": "VkPhysicalDeviceShaderCorePropertiesAMD",
+    "VK_AMD_shader_core_properties2": "VkPhysicalDeviceShaderCoreProperties2AMD",
+    "VK_ARM_shader_core_builtins": "VkPhysicalDeviceShaderCoreBuiltinsPropertiesARM",
+    "VK_ARM_shader_core_properties": "VkPhysicalDeviceShaderCorePropertiesARM",
+}
+"""The extensions that report how many units a device has, and their structures. They are read where
+a device has them, and not enabled: nothing in a shader uses them."""
+NVIDIA_SCHEDULERS = 4
+"""Schedulers of a multiprocessor, each of which issues one subgroup at a time: of all NVIDIA GPUs
+since Maxwell. Vulkan reports multiprocessors, not schedulers."""
+ARM_ENGINES = 2
+"""Subgroups that a core of an Arm GPU executes at the same time, at least: for devices without
+`fmaRate`."""
 EXECUTABLE_PROPERTIES = "VK_KHR_pipeline_executable_properties"
 """What a compiler says of its pipelines. Only `describe_device(..., statistics=True)` asks for it:
 drivers may compile in another way while they keep that."""
@@ -123,6 +141,10 @@ EXTENSION_FEATURES: dict[str, tuple[str, tuple[str, ...]]] = {
             for where in ("Buffer", "Shared")
             for bits in (32, 64)
         ),
+    ),
+    "VK_EXT_subgroup_size_control": (
+        "VkPhysicalDeviceSubgroupSizeControlFeatures",
+        ("subgroupSizeControl",),
     ),
     "VK_KHR_maintenance4": ("VkPhysicalDeviceMaintenance4Features", ("maintenance4",)),
     EXECUTABLE_PROPERTIES: (
@@ -177,13 +199,17 @@ def describe_device(device: Handle, *, statistics: bool = False) -> DeviceInfo:
     """Read everything that `DeviceInfo` holds about a physical device. A device that is opened with
     `statistics` keeps what its compiler says of pipelines."""
     arena = Arena()
-    extensions = _read_extensions(device, statistics=statistics)
+    offered = _list_extensions(device)
+    used = {*EXTENSIONS, EXECUTABLE_PROPERTIES} if statistics else {*EXTENSIONS}
+    extensions = offered & used
     driver = arena.new("VkPhysicalDeviceDriverProperties")
     imports = arena.new("VkPhysicalDeviceExternalMemoryHostPropertiesEXT")
     if "VK_EXT_external_memory_host" in extensions:
         driver.pNext = imports
     sizes = arena.new("VkPhysicalDeviceSubgroupSizeControlProperties", pNext=driver)
-    reported = sizes if "VK_EXT_subgroup_size_control" in extensions else driver
+    # Vulkan 1.3 has the properties also where the driver does not list the extension any more.
+    reports_sizes = "VK_EXT_subgroup_size_control" in extensions or _read_version(device) >= (1, 3)
+    reported = sizes if reports_sizes else driver
     floats = arena.new("VkPhysicalDeviceFloatControlsProperties", pNext=reported)
     subgroup = arena.new("VkPhysicalDeviceSubgroupProperties", pNext=floats)
     allocation = arena.new("VkPhysicalDeviceMaintenance3Properties", pNext=subgroup)
@@ -191,10 +217,12 @@ def describe_device(device: Handle, *, statistics: bool = False) -> DeviceInfo:
     everything = arena.new("VkPhysicalDeviceProperties2", pNext=identity)
     vk.vkGetPhysicalDeviceProperties2(device, everything)
     properties = everything.properties
+    kind: Kind = KINDS[properties.deviceType]
+    limits = _read_limits(properties.limits, allocation, subgroup, sizes, imports)
     info = DeviceInfo(
         index=0,
         name=_decode_text(properties.deviceName),
-        kind=KINDS[properties.deviceType],
+        kind=kind,
         vendor=VENDORS.get(properties.vendorID, f"0x{properties.vendorID:04x}"),
         driver=_decode_text(driver.driverName) or "unknown",
         driver_version=_decode_text(driver.driverInfo) or f"0x{properties.driverVersion:08x}",
@@ -202,22 +230,64 @@ def describe_device(device: Handle, *, statistics: bool = False) -> DeviceInfo:
         uuid=str(uuid.UUID(bytes=bytes(identity.deviceUUID))),
         heaps=_read_heaps(device),
         queue_families=_read_queue_families(device),
-        limits=_read_limits(properties.limits, allocation, subgroup, sizes, imports),
+        limits=limits,
         features=_read_features(device, extensions)
         | {name for name in FLOAT_CONTROLS if getattr(floats, name)}
         | _read_subgroup_features(subgroup),
         extensions=extensions,
         pipeline_cache_uuid=bytes(properties.pipelineCacheUUID).hex(),
+        execution_lanes=count_cores() * limits.subgroup_size
+        if kind == "cpu"
+        else count_execution_lanes(_read_core_properties(device, offered), limits),
     )
     return info.without_subgroups() if info.has_unreliable_subgroups else info
 
 
-def _read_extensions(device: Handle, *, statistics: bool) -> frozenset[str]:
-    used = {*EXTENSIONS, EXECUTABLE_PROPERTIES} if statistics else set(EXTENSIONS)
+def _list_extensions(device: Handle) -> frozenset[str]:
+    """All extensions that a device has."""
     found = enumerate_with(
         vk.vkEnumerateDeviceExtensionProperties, "VkExtensionProperties", device, vk.ffi.NULL
     )
-    return frozenset(used & {_decode_text(extension.extensionName) for extension in found})
+    return frozenset(_decode_text(extension.extensionName) for extension in found)
+
+
+def _read_version(device: Handle) -> tuple[int, int, int]:
+    """The version of Vulkan that a device has."""
+    properties = allocate_out("VkPhysicalDeviceProperties")
+    vk.vkGetPhysicalDeviceProperties(device, properties)
+    return unpack_version(properties.apiVersion)
+
+
+def _read_core_properties(device: Handle, offered: frozenset[str]) -> Mapping[str, Handle]:
+    """The structures of `CORE_PROPERTIES` that a device fills, by the extension."""
+    arena, chained = Arena(), vk.ffi.NULL
+    found: dict[str, Handle] = {}
+    for extension in offered.intersection(CORE_PROPERTIES):
+        found[extension] = chained = arena.new(CORE_PROPERTIES[extension], pNext=chained)
+    if found:
+        everything = arena.new("VkPhysicalDeviceProperties2", pNext=chained)
+        vk.vkGetPhysicalDeviceProperties2(device, everything)
+    return found
+
+
+def count_execution_lanes(found: Mapping[str, Any], limits: Limits) -> int:
+    """`DeviceInfo.execution_lanes` of a GPU by the structures of `CORE_PROPERTIES`, which drivers
+    may leave 0; 0 if the GPU does not report it."""
+    nvidia = found.get("VK_NV_shader_sm_builtins")
+    if nvidia is not None:
+        return int(nvidia.shaderSMCount * NVIDIA_SCHEDULERS * limits.subgroup_size)
+    amd, active = (found.get(f"VK_AMD_shader_core_properties{suffix}") for suffix in ("", "2"))
+    if amd is not None:
+        built = amd.shaderEngineCount * amd.shaderArraysPerEngineCount
+        units = (active and active.activeComputeUnitCount) or built * amd.computeUnitsPerShaderArray
+        return int(units * amd.simdPerComputeUnit * limits.min_subgroup_size)
+    arm, rates = (
+        found.get(f"VK_ARM_shader_core_{suffix}") for suffix in ("builtins", "properties")
+    )
+    if arm is not None:
+        lanes = (rates and rates.fmaRate) or ARM_ENGINES * limits.subgroup_size
+        return int(arm.shaderCoreCount * lanes)
+    return 0
 
 
 def _read_limits(
@@ -239,7 +309,17 @@ def _read_limits(
         min_subgroup_size=sizes.minSubgroupSize or subgroup.subgroupSize,
         timestamp_period_ns=limits.timestampPeriod,
         host_import_alignment=imports.minImportedHostPointerAlignment,
+        max_required_invocations=_count_required_invocations(subgroup, sizes),
     )
+
+
+def _count_required_invocations(subgroup: Handle, sizes: Handle) -> int:
+    """`Limits.max_required_invocations`."""
+    is_allowed = sizes.requiredSubgroupSizeStages & vk.VK_SHADER_STAGE_COMPUTE_BIT
+    in_range = sizes.minSubgroupSize <= subgroup.subgroupSize <= sizes.maxSubgroupSize
+    if not (is_allowed and in_range):
+        return 0
+    return int(sizes.maxComputeWorkgroupSubgroups * subgroup.subgroupSize)
 
 
 def _read_heaps(device: Handle) -> tuple[MemoryHeap, ...]:

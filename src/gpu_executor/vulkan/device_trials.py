@@ -29,9 +29,10 @@ TRIAL_POINTS, TRIAL_COEFFICIENTS = 1 << 17, 256
 TRIAL_DISTINCT_POINTS = 1 << 11
 TRIAL_REPEATS = 5
 WARM_UP_SECONDS = 0.3
-"""What a GPU that idled needs to reach its clock. An NVIDIA H200 multiplied 32 G elements a second
-in the trial, and 14 G before that, while its copies were as fast: so copies are compared with
-products after it only."""
+"""What a GPU that idled needs to reach its clock, and more: the time is bounded by the wait that a
+user accepts once, and a GPU that reaches its clock sooner loses nothing. An NVIDIA H200 multiplied
+32 G elements a second in the trial, and 14 G before that, while its copies were as fast: so copies
+are compared with products after it only."""
 COPIED_BYTES, COPIES = 1 << 28, 4
 """Copies are tried with several of them in a row, so that their submission takes little of it."""
 WORD = np.dtype(np.uint32)

@@ -42,8 +42,9 @@ from gpu_executor.vulkan.timeline import FETCH_SPIN_NS, Submission, Timeline
 
 SEGMENT_BYTES = 32 << 20
 SEGMENTS_IN_FLIGHT = 2
-"""In each direction. All threads share the copy of a segment. 128 MiB to an NVIDIA H200 took 3.6 ms
-in segments of 32 MiB, 4.0 ms in segments of 16 MiB and 7.8 ms in segments of 8 MiB; on another host
+"""In each direction. All threads of the host share the copy of a segment, and they wait for each
+other at its end: so segments are large, on any bus. 128 MiB to an NVIDIA H200 took 3.6 ms in
+segments of 32 MiB, 4.0 ms in segments of 16 MiB and 7.8 ms in segments of 8 MiB; on another host
 the way there and back took 8.0 ms, and 9.9 ms in segments of 4 MiB that one thread each fills and
 submits."""
 MAX_STAGING_BYTES = SEGMENTS_IN_FLIGHT * SEGMENT_BYTES
