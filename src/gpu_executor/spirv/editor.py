@@ -1,8 +1,8 @@
 """`ModuleEditor`: a SPIR-V module whose instructions can be replaced.
 
 The passes that prepare a module for a device that lacks something are written with it:
-`specialization.py`, `int64_lowering.py`, `ballots.py`. They expect modules that `read_module`
-accepts.
+`specialization.py`, `int64_lowering.py`, `ballots.py`, `loops.py`. They expect modules that
+`read_module` accepts.
 """
 
 from __future__ import annotations
@@ -97,6 +97,7 @@ class Op(IntEnum):
     NOT = 200
     BIT_COUNT = 205
     PHI = 245
+    LOOP_MERGE = 246
     LABEL = 248
     SWITCH = 251
     RETURN_VALUE = 254
