@@ -372,9 +372,12 @@ def _gains_without_checks(kernel: Kernel) -> bool:
 
 
 def _keeps_loops(kernel: Kernel, info: DeviceInfo) -> bool:
-    """Whether a kernel of the package has more limbs than the driver unrolls fast."""
-    limbs, most = dict(kernel.constants).get(SpecId.LIMBS), get_profile(info).max_unrolled_limbs
-    return limbs is not None and limbs > most and kernel.digest in get_digests()
+    """Whether a kernel of the package has more limbs than the driver unrolls fast. Where their
+    number is no constant (glsl/block_pass.glsl), it is that of the limbs of the modulus."""
+    constants = dict(kernel.constants)
+    modulus = [each for each in constants if SpecId.MODULUS <= each < SpecId.STORED_LIMBS]
+    limbs = constants.get(SpecId.LIMBS, len(modulus))
+    return limbs > get_profile(info).max_unrolled_limbs and kernel.digest in get_digests()
 
 
 def _make_specialization_info(arena: Arena, constants: Constants) -> Handle:
