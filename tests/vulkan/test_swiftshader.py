@@ -17,7 +17,9 @@ import gpu_executor as gx
 from gpu_executor import fields
 from gpu_executor.curves import Curve
 from gpu_executor.kernels.catalogue import mont_mul_chain_kernel
-from gpu_executor.primes import words
+from gpu_executor.primes import Prime, words
+from gpu_executor.spirv.editor import ModuleEditor, Op
+from gpu_executor.vulkan import pipeline
 from tests.conftest import elements
 from tests.support.curves_under_test import (
     FILLS_WORDS,
@@ -25,6 +27,8 @@ from tests.support.curves_under_test import (
     SMALL_QUADRATIC,
     check_msm,
 )
+from tests.support.custom_kernels import BODY, COUNT, HEAD, buffer
+from tests.support.glsl import compile_glsl
 from tests.support.pages import (
     REPOSITORY,
     find_expected_output,
@@ -83,6 +87,40 @@ def test_loops_that_are_not_unrolled_run_to_their_end(
     r, p = pow(prime.r, -1, prime.modulus), prime.modulus
     exact = [x * pow(y * r, length, p) % p for x, y in zip(a, b, strict=True)]
     assert words.to_ints(prime, found) == exact
+
+
+def make_kernel_of_a_user() -> gx.Kernel:
+    """A kernel with a loop that asks to be unrolled."""
+    loop = "[[unroll]] for (uint k = 0; k < count; ++k) y[i] += x[k];"
+    code = compile_glsl(
+        f"#extension GL_EXT_control_flow_attributes : require\n{HEAD} {COUNT} {buffer(0, 'x')}"
+        f"{buffer(1, 'y')} void main() {{ {BODY} {loop} }}"
+    )
+    return gx.Kernel.from_spirv(code, buffers="in, out")
+
+
+def test_only_kernels_of_many_limbs_keep_their_loops(
+    gpu: gx.PersistentVulkanBackend,
+    swiftshader: gx.PersistentVulkanBackend,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The driver gets those without the hints to unroll that other kernels, and all kernels on
+    another driver, have."""
+    unrolled, make_module = [], pipeline._make_module
+
+    def record(device: Any, code: bytes) -> Any:
+        functions = ModuleEditor(code).functions
+        unrolled.append(any(each == Op.LOOP_MERGE and found[2] & 1 for each, found in functions))
+        return make_module(device, code)
+
+    monkeypatch.setattr(pipeline, "_make_module", record)
+    for prime in (Prime("few limbs", 2**64 - 59), Prime("many limbs", 2**256 - 189)):
+        kernel, zeros = mont_mul_chain_kernel(prime, 2), words.from_ints(prime, [0, 0, 0])
+        for backend in (gpu, swiftshader):
+            assert not backend.run(kernel, zeros, zeros).any()
+    x = np.arange(5, dtype=np.uint32)
+    assert swiftshader.run(make_kernel_of_a_user(), x).tolist() == [10] * 5
+    assert unrolled == [True, True, True, False, True]
 
 
 def test_a_transform(swiftshader: gx.PersistentVulkanBackend) -> None:
