@@ -95,10 +95,10 @@ SHARED_PIPELINES = {
 """The files and folders whose tests run the same pipelines. Lavapipe translates each for up to
 seconds in every process."""
 GROUPS = {name: group for group, names in SHARED_PIPELINES.items() for name in names}
-SWIFTSHADER, COMPILER = "tests/vulkan/test_swiftshader.py", "tests/compile_report/test_report.py"
 LONG = (
-    SWIFTSHADER,
-    COMPILER,
+    "tests/compile_report/test_report.py",
+    "tests/vulkan/test_swiftshader_curves.py",
+    "tests/vulkan/test_swiftshader.py",
     MAINNET,
     "BLS12-381",
     "tests/cluster",

@@ -1,4 +1,5 @@
-"""What is known of the GPUs of a vendor and cannot be asked of a device: a `VendorProfile`.
+"""What is known of the GPUs of a vendor, or of a driver, and cannot be asked of a device: a
+`VendorProfile`.
 
 A device without a profile of its own has the defaults. Results are the same with any of these
 numbers, and a number that does not suit a device costs a few percent of the time of one call. Where
@@ -6,6 +7,8 @@ a default was measured, it was on an NVIDIA H200.
 """
 
 from __future__ import annotations
+
+import math
 
 from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.device_info import DeviceInfo
@@ -50,6 +53,10 @@ class VendorProfile:
     """Bytes from which on a kernel copies one device array to another: it moves 4.17 TB/s, reads
     and writes together, and the driver's own copy 0.83. A kernel copies as fast as memory is on any
     GPU. Below this size both take as long as a submission."""
+    max_unrolled_limbs: float = math.inf
+    """The most limbs of a number for which the driver is asked to unroll the loops over them, in
+    the package's own kernels. Lavapipe must unroll all: it ends the loops of an invocation after
+    65,535 iterations in total."""
 
 
 DEFAULT = VendorProfile()
@@ -62,10 +69,19 @@ AMD = VendorProfile(groups_extension_points=True, f64_accumulation=False)
   take as long on navi21 and 0.76 times as long on vega10.
 - Accumulation with f64 limbs has 25,600 bytes of scratch memory of a subgroup, and the model of the
   compiler says 1.5 times the cycles of integer limbs on navi21, 1.3 times on vega10."""
+SWIFTSHADER = VendorProfile(max_unrolled_limbs=4)
+"""SwiftShader compiles unrolled products for seconds, and has no cache. The first MSM of 2^8 points
+takes these CPU seconds of a Neoverse-N1 with all loops unrolled and with none: BLS12-381 G1 (13
+limbs) 34.5 and 5.7, of which 0.2 and 0.9 do not compile; BN254 G2 (9 limbs) 28.1 and 8.3, of which
+0.3 and 1.4 do not; BLS12-381 G2 minutes and 11.1. Of 8 points it takes 3.3 and 4.4 with 3 limbs,
+2.3 and 3.8 with one limb. Products of 255 bits are compiled in 1.8 and 0.4 s, and each takes 0.3
+and 2.7 us; the first transform of 2^12 such elements takes 8.9 and 3.7 s, others 10 and 21 ms."""
 PROFILES = {"AMD": AMD}
 """By `DeviceInfo.vendor`."""
+DRIVER_PROFILES = {"SwiftShader driver": SWIFTSHADER}
+"""By `DeviceInfo.driver`."""
 
 
 def get_profile(info: DeviceInfo) -> VendorProfile:
     """Return the profile of a device."""
-    return PROFILES.get(info.vendor, DEFAULT)
+    return DRIVER_PROFILES.get(info.driver) or PROFILES.get(info.vendor, DEFAULT)

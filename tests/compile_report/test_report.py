@@ -24,6 +24,8 @@ from gpu_executor.compile_report.report import (
     summarize,
 )
 from gpu_executor.compile_report.workload import RecordingDevice, record_workload
+from gpu_executor.curves.parameters import get_named
+from gpu_executor.kernels.curves import curve_kernel
 from gpu_executor.kernels.modules import get_module_names
 from gpu_executor.ops.operation import Operation
 from tests.support.plans import describe_device
@@ -87,6 +89,17 @@ def test_a_row_has_every_figure_and_marks_variants_for_comparison() -> None:
     *numbers, module, kernel, _ = command.format_row(figures).split()
     assert numbers == ["1986", "56", "0", "13", "3072", "0", "4", "0", "0", "0"]
     assert (module, kernel) == ("wide_power*", "mul")
+
+
+def test_pipelines_whose_primes_have_alike_digits_are_compiled_once() -> None:
+    """The digits of the primes of Pallas and Vesta are zero, one or powers of two in the same
+    places."""
+    device, names = RecordingDevice(describe_device()), ("PALLAS", "VESTA", "BN254_G1", "SECP256K1")
+    counts = []
+    for name in names:
+        device.add(curve_kernel(get_named(name).key, "combine", 1), 8, 1)
+        counts.append(len(device.requests))
+    assert counts == [1, 1, 2, 3]
 
 
 def list_operations() -> Iterator[Operation[..., object]]:

@@ -51,7 +51,7 @@ def list_able(method: str) -> tuple[str, ...]:
 
 def without_swiftshader(method: str) -> pytest.MarkDecorator:
     """Run a test on all that support a method but SwiftShader, which takes many seconds to compile
-    transforms and products of large numbers, and minutes for products of matrices."""
+    transforms, and minutes for products of matrices."""
     return pytest.mark.parametrize("backend", list_able(method), indirect=True, scope="module")
 
 

@@ -227,7 +227,6 @@ def test_an_array_of_another_backend_is_refused_and_can_be_copied(backend: Backe
 # --- fields ---
 
 
-@without_swiftshader("to_device")
 def test_field_operations_and_calls_run_in_program_order(backend: Backend) -> None:
     values = [3, 5, 7, 1 << 200]
     x = backend.to_device(FIELD.encode(values))

@@ -75,7 +75,6 @@ def test_field_operations_of_every_kind_are_recorded(backend: Backend) -> None:
         assert found[5] == [value + 1 for value in expected[2:5]]
 
 
-@without_swiftshader("graph")
 def test_arguments_are_converted_or_refused(backend: Backend) -> None:
     x = backend.to_device(FIELD.encode([1, 2, 3]))
     with backend.graph(x) as run:

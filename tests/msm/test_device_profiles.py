@@ -8,7 +8,7 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.device_profiles import AMD, DEFAULT, get_profile
+from gpu_executor.device_profiles import AMD, DEFAULT, SWIFTSHADER, get_profile
 from gpu_executor.msm.parts import MemoryMeter, plan_whole
 from gpu_executor.msm.plan import (
     DEVICE_COSTS,
@@ -34,9 +34,11 @@ def make_info(vendor: str) -> DeviceInfo:
     return dataclasses.replace(info, vendor=vendor, limits=limits, features=features)
 
 
-def test_only_amd_has_a_profile_of_its_own() -> None:
+def test_only_amd_and_swiftshader_have_profiles_of_their_own() -> None:
     assert get_profile(make_info("AMD")) is AMD
     assert all(get_profile(make_info(vendor)) is DEFAULT for vendor in VENDORS)
+    software = dataclasses.replace(make_info("0x1ae0"), driver="SwiftShader driver")
+    assert get_profile(software) is SWIFTSHADER
 
 
 @pytest.mark.parametrize("points", [1 << 8, 1 << 18])

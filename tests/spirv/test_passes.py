@@ -10,15 +10,13 @@ import pytest
 
 from gpu_executor.kernels import build
 from gpu_executor.kernels.modules import load_spirv
-from gpu_executor.spirv.dead_code import remove_dead_code
+from gpu_executor.spirv import remove_unroll_hints
 from gpu_executor.spirv.editor import ModuleEditor, Op
 from gpu_executor.spirv.int64_lowering import lower_int64
-from gpu_executor.spirv.naga_forms import rewrite_for_naga
-from gpu_executor.spirv.product_lowering import lower_products
-from gpu_executor.spirv.single_views import keep_single_views
 from gpu_executor.spirv.specialization import specialize
 
 NAMES = [source.stem for source in build.sources()]
+UNROLL = 1
 
 
 def validate(code: bytes) -> str:
@@ -52,15 +50,20 @@ def test_modules_in_pairs_of_words_are_valid() -> None:
     assert check_all(prepare) > 80
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("form", ["int64", "halves"])
-def test_modules_for_naga_are_valid(form: str) -> None:
-    def prepare(name: str) -> bytes | None:
-        if "f64" in name or "packed" in name:  # these are not for WebGPU
-            return None
-        code = keep_single_views(remove_dead_code(specialize(load_spirv(name), {})))
-        if form == "int64":
-            return rewrite_for_naga(lower_products(code, "int64"))
-        return rewrite_for_naga(lower_products(lower_int64(code), "halves"))
+def list_loop_controls(code: bytes) -> list[int]:
+    return [
+        operands[2] for opcode, operands in ModuleEditor(code).functions if opcode == Op.LOOP_MERGE
+    ]
 
-    assert check_all(prepare) > 160
+
+@pytest.mark.parametrize("name", ["wide_mul", "curve2_serial_accumulate", "block_dif_pass"])
+def test_a_module_without_hints_to_unroll_is_valid_and_differs_in_nothing_else(name: str) -> None:
+    code = load_spirv(name)
+    changed = remove_unroll_hints(code)
+    controls = list_loop_controls(code)
+    assert UNROLL in controls
+    assert list_loop_controls(changed) == [each & ~UNROLL for each in controls]
+    assert len(code) == len(changed)
+    differing = [n for n in range(0, len(code), 4) if code[n : n + 4] != changed[n : n + 4]]
+    assert len(differing) == controls.count(UNROLL)
+    assert not validate(changed)

@@ -59,6 +59,16 @@ def get_curve(name: str) -> Curve:
     return curve
 
 
+def check_msm(device: gx.PersistentVulkanBackend, curve: Curve, count: int) -> None:
+    """Compare an MSM of some points with integers: the sum of k * (l G) is (the sum of k l) G."""
+    draw = random.Random(7)
+    logarithms = [0, 1, curve.order - 1, *(draw.randrange(curve.order) for _ in range(count - 3))]
+    scalars = [5, curve.order - 1, 0, *(draw.randrange(curve.order) for _ in range(count - 3))]
+    points = device.to_device(curve.generator * logarithms)
+    total = sum(k * one for k, one in zip(scalars, logarithms, strict=True))
+    assert curve.msm(points, scalars).to_host() == curve.generator * total
+
+
 def get_encoding(curve: Curve) -> PointEncoding:
     """The byte format of a named curve."""
     assert curve.encoding is not None

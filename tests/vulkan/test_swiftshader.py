@@ -2,13 +2,11 @@
 
 It compiles slowly and keeps no pipelines, so sizes are small, what needs many pipelines is slow,
 and matrix products are left out: `matmul_u32` is not compiled after a minute, with 3 GB in use.
+Its named curves have a file of their own, for another worker.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,24 +14,21 @@ import numpy.typing as npt
 import pytest
 
 import gpu_executor as gx
-from gpu_executor import fields, kzg
+from gpu_executor import fields
 from gpu_executor.curves import Curve
-from gpu_executor.kzg import pairing
+from gpu_executor.kernels.catalogue import mont_mul_chain_kernel
+from gpu_executor.primes import Prime, words
+from gpu_executor.spirv.editor import ModuleEditor, Op
+from gpu_executor.vulkan import pipeline
 from tests.conftest import elements
 from tests.support.curves_under_test import (
     FILLS_WORDS,
     SMALL,
     SMALL_QUADRATIC,
-    get_curve,
+    check_msm,
 )
-from tests.support.kzg_setups import (
-    POINTS_ALONE,
-    draw_blob,
-    draw_small_weights,
-    evaluate_at_secret,
-    multiply_generator,
-    write_known_setup,
-)
+from tests.support.custom_kernels import BODY, COUNT, HEAD, buffer
+from tests.support.glsl import compile_glsl
 from tests.support.pages import (
     REPOSITORY,
     find_expected_output,
@@ -42,52 +37,94 @@ from tests.support.pages import (
     parse_program,
     run_blocks,
 )
-from tests.support.swiftshader import open_swiftshader, use_swiftshader
+from tests.support.swiftshader import use_swiftshader
 
 Array = npt.NDArray[Any]
-NAMED_FIELDS = ("KOALABEAR", "BLS12_381_FQ", "SECP256K1_FQ")
-"""Another field of one word, and fields of 381 and 256 bits."""
-CURVES = ("PALLAS", "BLS12_381_G1", "BN254_G2")
-"""One curve of each degree and number of limbs that SwiftShader compiles within a minute."""
+FAMILIES = ("BABYBEAR", "MERSENNE31", "GOLDILOCKS", "BLS12_381_FR")
+"""A field of every family."""
+OTHER_FIELDS = [
+    name
+    for name in fields.__all__
+    if isinstance(getattr(fields, name), gx.Field) and name not in FAMILIES
+]
 
 
-@pytest.fixture(scope="module")
-def backend(gpu: gx.PersistentVulkanBackend) -> Iterator[gx.PersistentVulkanBackend]:
-    """SwiftShader, while the other driver is open too."""
-    with open_swiftshader() as opened:
-        assert "shaderInt64" not in opened.device.features
-        yield opened
-
-
-def check_field(backend: gx.PersistentVulkanBackend, field: gx.Field) -> None:
+def check_field(swiftshader: gx.PersistentVulkanBackend, field: gx.Field) -> None:
     """Compare operations with integers."""
     p = field.modulus
     a, b = elements(field.prime, 60, 1), elements(field.prime, 60, 2)
-    x, y = backend.to_device(field.encode(a)), backend.to_device(field.encode(b))
+    x, y = swiftshader.to_device(field.encode(a)), swiftshader.to_device(field.encode(b))
     both = list(zip(a, b, strict=True))
     assert (x + y).tolist() == [(i + j) % p for i, j in both]
     assert (x - y).tolist() == [(i - j) % p for i, j in both]
     assert (x * y).tolist() == [i * j % p for i, j in both]
 
 
-def check_transform(backend: gx.PersistentVulkanBackend, field: gx.Field, size: int) -> None:
+def check_transform(swiftshader: gx.PersistentVulkanBackend, field: gx.Field, size: int) -> None:
     """Compare a transform with one on the host, and transform it back."""
     values = elements(field.prime, size, 3)
-    transformed = field.ntt(backend.to_device(field.encode(values)))
+    transformed = field.ntt(swiftshader.to_device(field.encode(values)))
     assert transformed.tolist() == field.ntt(field.encode(values)).tolist()
     assert field.intt(transformed).tolist() == values
 
 
-@pytest.mark.parametrize("name", ["BABYBEAR", "MERSENNE31", "GOLDILOCKS", "BLS12_381_FR"])
-def test_a_field_of_every_family(backend: gx.PersistentVulkanBackend, name: str) -> None:
-    lowered = backend.stats().pipelines.lowered
-    check_field(backend, getattr(fields, name))
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_field_of_every_family(swiftshader: gx.PersistentVulkanBackend, name: str) -> None:
+    lowered = swiftshader.stats().pipelines.lowered
+    check_field(swiftshader, getattr(fields, name))
     wide = name in ("GOLDILOCKS", "BLS12_381_FR")
-    assert (backend.stats().pipelines.lowered > lowered) == wide
+    assert (swiftshader.stats().pipelines.lowered > lowered) == wide
 
 
-def test_a_transform(backend: gx.PersistentVulkanBackend) -> None:
-    check_transform(backend, fields.GOLDILOCKS, 16)
+def test_loops_that_are_not_unrolled_run_to_their_end(
+    swiftshader: gx.PersistentVulkanBackend,
+) -> None:
+    """5 million iterations, where lavapipe ends the loops of an invocation after 65,535."""
+    prime, length = fields.BLS12_381_FR.prime, 1 << 14
+    a, b = elements(prime, 4, 1), elements(prime, 4, 2)
+    kernel = mont_mul_chain_kernel(prime, length)
+    found = swiftshader.run(kernel, words.from_ints(prime, a), words.from_ints(prime, b))
+    r, p = pow(prime.r, -1, prime.modulus), prime.modulus
+    exact = [x * pow(y * r, length, p) % p for x, y in zip(a, b, strict=True)]
+    assert words.to_ints(prime, found) == exact
+
+
+def make_kernel_of_a_user() -> gx.Kernel:
+    """A kernel with a loop that asks to be unrolled."""
+    loop = "[[unroll]] for (uint k = 0; k < count; ++k) y[i] += x[k];"
+    code = compile_glsl(
+        f"#extension GL_EXT_control_flow_attributes : require\n{HEAD} {COUNT} {buffer(0, 'x')}"
+        f"{buffer(1, 'y')} void main() {{ {BODY} {loop} }}"
+    )
+    return gx.Kernel.from_spirv(code, buffers="in, out")
+
+
+def test_only_kernels_of_many_limbs_keep_their_loops(
+    gpu: gx.PersistentVulkanBackend,
+    swiftshader: gx.PersistentVulkanBackend,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The driver gets those without the hints to unroll that other kernels, and all kernels on
+    another driver, have."""
+    unrolled, make_module = [], pipeline._make_module
+
+    def record(device: Any, code: bytes) -> Any:
+        functions = ModuleEditor(code).functions
+        unrolled.append(any(each == Op.LOOP_MERGE and found[2] & 1 for each, found in functions))
+        return make_module(device, code)
+
+    monkeypatch.setattr(pipeline, "_make_module", record)
+    for prime in (Prime("few limbs", 2**64 - 59), Prime("many limbs", 2**256 - 189)):
+        kernel, zeros = mont_mul_chain_kernel(prime, 2), words.from_ints(prime, [0, 0, 0])
+        for backend in (gpu, swiftshader):
+            assert not backend.run(kernel, zeros, zeros).any()
+    x = np.arange(5, dtype=np.uint32)
+    assert swiftshader.run(make_kernel_of_a_user(), x).tolist() == [10] * 5
+    assert unrolled == [True, True, True, False, True]
+
+
+def test_a_transform(swiftshader: gx.PersistentVulkanBackend) -> None:
+    check_transform(swiftshader, fields.GOLDILOCKS, 16)
 
 
 def draw_keys(dtype: str, count: int) -> Array:
@@ -95,69 +132,40 @@ def draw_keys(dtype: str, count: int) -> Array:
     return np.frombuffer(drawn, dtype)
 
 
-def test_sort(backend: gx.PersistentVulkanBackend) -> None:
+def test_sort(swiftshader: gx.PersistentVulkanBackend) -> None:
     keys = draw_keys("u4", 1000)
-    assert gx.ops.sort(backend.to_device(keys)).numpy().tolist() == sorted(keys.tolist())
-
-
-def check_msm(backend: gx.PersistentVulkanBackend, curve: Curve, count: int) -> None:
-    """The sum of k * (l G) is (the sum of k l) G."""
-    draw = random.Random(7)
-    logarithms = [0, 1, curve.order - 1, *(draw.randrange(curve.order) for _ in range(count - 3))]
-    scalars = [5, curve.order - 1, 0, *(draw.randrange(curve.order) for _ in range(count - 3))]
-    points = backend.to_device(curve.generator * logarithms)
-    total = sum(k * one for k, one in zip(scalars, logarithms, strict=True))
-    assert curve.msm(points, scalars).to_host() == curve.generator * total
+    assert gx.ops.sort(swiftshader.to_device(keys)).numpy().tolist() == sorted(keys.tolist())
 
 
 @pytest.mark.parametrize("curve", [SMALL[3], FILLS_WORDS, SMALL_QUADRATIC], ids=str)
-def test_msm(backend: gx.PersistentVulkanBackend, curve: Curve) -> None:
+def test_msm(swiftshader: gx.PersistentVulkanBackend, curve: Curve) -> None:
     """Of one limb, of several, and over an extension field."""
-    check_msm(backend, curve, 8)
+    check_msm(swiftshader, curve, 8)
 
 
 # --- slow: minutes of compilation ---
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMED_FIELDS)
-def test_other_named_fields(backend: gx.PersistentVulkanBackend, name: str) -> None:
-    check_field(backend, getattr(fields, name))
+@pytest.mark.parametrize("name", OTHER_FIELDS)
+def test_other_named_fields(swiftshader: gx.PersistentVulkanBackend, name: str) -> None:
+    check_field(swiftshader, getattr(fields, name))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["BABYBEAR", "GOLDILOCKS", "BLS12_381_FR"])
-def test_large_transforms(backend: gx.PersistentVulkanBackend, name: str) -> None:
-    check_transform(backend, getattr(fields, name), 4096)
+def test_large_transforms(swiftshader: gx.PersistentVulkanBackend, name: str) -> None:
+    check_transform(swiftshader, getattr(fields, name), 4096)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["i4", "u8", "f4"])
-def test_sort_of_other_dtypes(backend: gx.PersistentVulkanBackend, dtype: str) -> None:
+def test_sort_of_other_dtypes(swiftshader: gx.PersistentVulkanBackend, dtype: str) -> None:
     keys = draw_keys(dtype, 1000)
     keys = np.nan_to_num(keys) if keys.dtype.kind == "f" else keys
-    there = backend.to_device(keys)
+    there = swiftshader.to_device(keys)
     np.testing.assert_array_equal(gx.ops.sort(there).numpy(), np.sort(keys))
     np.testing.assert_array_equal(gx.ops.argsort(there).numpy(), np.argsort(keys, kind="stable"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CURVES)
-def test_msm_of_named_curves(backend: gx.PersistentVulkanBackend, name: str) -> None:
-    check_msm(backend, get_curve(name), 20)
-
-
-@pytest.mark.slow
-def test_a_commitment(backend: gx.PersistentVulkanBackend, tmp_path: Path) -> None:
-    path = tmp_path / "known_setup.txt"
-    path.write_text(write_known_setup())
-    blob = draw_blob(2)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pairing, "draw_weights", draw_small_weights)
-        setup = kzg.load_trusted_setup(str(path), 0, device=backend, memory=POINTS_ALONE)
-    with setup:
-        found = kzg.blob_to_kzg_commitment(blob, setup)
-    assert found == multiply_generator(evaluate_at_secret(blob))
 
 
 @pytest.mark.slow

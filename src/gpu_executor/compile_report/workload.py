@@ -98,10 +98,15 @@ class PipelineRequest:
 
     @property
     def shape(self) -> Hashable:
-        """What decides the code; of kernels on elements, apart from the digits of a prime."""
-        constants = self.constants
-        if not self.module.startswith("curve"):  # which use all registers, so that few decide
-            constants = tuple(each for each in constants if each[0] not in DIGITS_OF_PRIMES)
+        """What decides the code. Of the digits of a prime these are, in kernels on points alone,
+        those by which a compiler multiplies without a product: such kernels use all registers, so
+        that few instructions decide. Pallas and Vesta have the same code."""
+        on_points = self.module.startswith("curve")
+        constants = tuple(
+            (spec_id, encoded)
+            for spec_id, encoded in self.constants
+            if spec_id not in DIGITS_OF_PRIMES or (on_points and _needs_no_product(encoded))
+        )
         return self.kernel.digest, constants, self.params_in_buffer
 
     def describe_constants(self) -> str:
@@ -111,6 +116,12 @@ class PipelineRequest:
             for spec_id, encoded in self.constants
             if spec_id not in DIGITS_OF_PRIMES
         )
+
+
+def _needs_no_product(encoded: bytes) -> bool:
+    """Whether a product by a constant is 0, a shift, or a shift and a difference."""
+    number = int.from_bytes(encoded, "little")
+    return number & number - 1 == 0 or number & number + 1 == 0
 
 
 class RecordingDevice(MemoryMeter):

@@ -26,13 +26,13 @@ from gpu_executor.kernels.modules import (
     encode_modulus,
     encode_words,
     limb_constants,
+    load_interface,
     load_spirv,
 )
 from gpu_executor.kernels.reduction import BY_BLOCK_SUFFIX, reduction_kernel
 from gpu_executor.kernels.wgsl_texts import REDUCTIONS
 from gpu_executor.primes import NAMED, Prime, words
 from gpu_executor.primes.named import RENAMED
-from gpu_executor.spirv import read_interface
 
 Array = npt.NDArray[Any]
 Arithmetic = Callable[[Prime, Array, Array], Array]
@@ -294,8 +294,8 @@ def mont_mul_chain_kernel(prime: Prime, length: int, *, f64_limbs: bool = False)
     """
     kind = module_family(prime, "mont_mul_chain", f64_limbs=f64_limbs)
     kind = kind if kind == "f64_limbs" else "wide"
-    code = load_spirv(module_name(kind, "mont_mul_chain"))
-    interface = read_interface(code)
+    module = module_name(kind, "mont_mul_chain")
+    code, interface = load_spirv(module), load_interface(module)
     constants = family_constants(prime, kind, interface)
     return Kernel.from_spirv(
         code,

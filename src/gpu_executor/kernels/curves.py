@@ -21,13 +21,13 @@ from gpu_executor.kernels.modules import (
     F64_LIMB_BITS,
     SpecId,
     f64_limb_constants,
+    load_interface,
     load_spirv,
 )
 from gpu_executor.kernels.passes import make_pass_kernel, tune_per_invocation
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.glv import find_cube_root_of_unity
 from gpu_executor.primes.prime import LIMB_BITS, LimbLayout
-from gpu_executor.spirv import read_interface
 
 CURVE_DEGREES = (1, 2)
 """The degrees of fields whose curves have kernels."""
@@ -214,7 +214,7 @@ def curve_kernel(
     """
     nonresidue = get_small_nonresidue(curve)
     variant = choose_variant(operation, lanes, grouped=grouped, f64_limbs=f64_limbs is not None)
-    code = load_spirv(curve_module_name(operation, curve.degree, variant))
+    module = curve_module_name(operation, curve.degree, variant)
     inputs, outputs = _ARRAYS[operation]
     prime, limbs = curve.prime, curve_limbs(curve)
     constants: dict[int, Constant] = {
@@ -237,9 +237,9 @@ def curve_kernel(
         }
         for first, row in zip((0, MAX_LIMBS // 2), words, strict=True):
             constants |= dict(enumerate(row.view(np.uint32).tolist(), SpecId.MODULUS + first))
-    present = {constant.spec_id for constant in read_interface(code).constants}
+    present = {constant.spec_id for constant in load_interface(module).constants}
     return make_pass_kernel(
-        code,
+        load_spirv(module),
         f"curve_{operation}_{prime.name}",
         inputs,
         [np.uint32] * (inputs + outputs),

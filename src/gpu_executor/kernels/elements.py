@@ -25,9 +25,8 @@ from gpu_executor.kernels.families import (
     module_family,
     module_name,
 )
-from gpu_executor.kernels.modules import SpecId, encode_words, load_spirv
+from gpu_executor.kernels.modules import SpecId, encode_words, load_interface, load_spirv
 from gpu_executor.primes import Prime
-from gpu_executor.spirv import read_interface
 
 # The types of the inputs, then of the output: e is a field element, w a 32-bit word.
 _SIGNATURES = {
@@ -111,8 +110,8 @@ def element_kernel(
 def _make_kernel(
     prime: Prime, kind: str, operation: str, broadcast: bool, grid_stride: bool, packed: bool
 ) -> Kernel:
-    code = load_spirv(module_name(kind, operation, packed=packed))
-    interface = read_interface(code)
+    module = module_name(kind, operation, packed=packed)
+    code, interface = load_spirv(module), load_interface(module)
     inputs, output = _SIGNATURES[operation]
     types = {"e": prime.element_dtype, "w": np.dtype(np.uint32)}
     limbs = limb_form_limbs(prime, kind) if operation in LIMB_FORM else None

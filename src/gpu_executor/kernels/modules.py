@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_executor.primes.prime import MAX_MODULUS_BYTES, LimbLayout, Prime
+from gpu_executor.spirv import ShaderInterface, read_interface
 
 FOLDER = Path(__file__).parent
 
@@ -18,6 +19,13 @@ FOLDER = Path(__file__).parent
 def load_spirv(module: str) -> bytes:
     """Return the code of the module `spirv/<module>.spv`."""
     return read_data("spirv", f"{module}.spv")
+
+
+@functools.cache
+def load_interface(module: str) -> ShaderInterface:
+    """Return the interface of a module with the default values of its constants. Kernels of many
+    primes have the same module."""
+    return read_interface(load_spirv(module))
 
 
 @functools.cache

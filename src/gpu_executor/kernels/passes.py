@@ -23,11 +23,10 @@ from gpu_executor.kernels.families import (
     family_push,
     module_family,
 )
-from gpu_executor.kernels.modules import SpecId, encode_modulus, load_spirv
+from gpu_executor.kernels.modules import SpecId, encode_modulus, load_interface, load_spirv
 from gpu_executor.primes import Prime, words
 from gpu_executor.primes.prime import LIMB_BITS as LIMB_WIDTHS
 from gpu_executor.primes.prime import LimbLayout
-from gpu_executor.spirv import read_interface
 
 # --- scans ---
 
@@ -242,12 +241,11 @@ def _make_kernel(
     `constants` override those that the family derives from the prime, and `push` replaces its push
     constants.
     """
-    code = load_spirv(f"{kind}_{module}")
-    interface = read_interface(code)
+    interface = load_interface(f"{kind}_{module}")
     present = {constant.spec_id for constant in interface.constants}
     known: dict[int, Constant] = {**family_constants(prime, kind, interface), **(constants or {})}
     return make_pass_kernel(
-        code,
+        load_spirv(f"{kind}_{module}"),
         f"{prime.name}_{module}",
         inputs,
         [

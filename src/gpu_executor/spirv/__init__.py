@@ -15,6 +15,7 @@ the Khronos SPIR-V specification, unified edition.
     shared_memory.py  the size of shared variables
     push_constants.py  push constants moved into a uniform buffer
     ballots.py    the lowest bit of a ballot by arithmetic on its words
+    loops.py      loops that stay loops
     element_order.py  whether an element is read before it is written
     interface.py  entry point, work-group size, capabilities: all of it together
 """
@@ -31,6 +32,7 @@ from gpu_executor.spirv.interface import (
     ShaderInterface,
     read_interface,
 )
+from gpu_executor.spirv.loops import remove_unroll_hints
 from gpu_executor.spirv.members import BlockMember
 from gpu_executor.spirv.push_constants import move_to_uniform_buffer
 
@@ -47,4 +49,5 @@ __all__ = [
     "lower_ballot_find_lsb",
     "move_to_uniform_buffer",
     "read_interface",
+    "remove_unroll_hints",
 ]

@@ -2,7 +2,7 @@
 
 A pipeline is created at its first use and cached under the SHA-256 of its SPIR-V and its
 specialization constants. Where the device has no 64-bit integers, the code is lowered to pairs of
-words first.
+words first. Where the driver compiles slowly, loops over many limbs stay loops.
 """
 
 from __future__ import annotations
@@ -15,11 +15,17 @@ from collections.abc import Mapping, Sequence
 from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.common.lru import LruCache
 from gpu_executor.device_info import DeviceInfo
+from gpu_executor.device_profiles import get_profile
 from gpu_executor.errors import DeviceLacksError, SpirvError
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.modules import SpecId, get_digests
 from gpu_executor.settings import SpirvVal
-from gpu_executor.spirv import INT64, lower_ballot_find_lsb, move_to_uniform_buffer
+from gpu_executor.spirv import (
+    INT64,
+    lower_ballot_find_lsb,
+    move_to_uniform_buffer,
+    remove_unroll_hints,
+)
 from gpu_executor.spirv.validation import validate_module
 from gpu_executor.steps.dispatch_sizes import choose_constants
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
@@ -196,6 +202,8 @@ def make_pipeline(
     lowers = lowers and "shaderInt64" not in info.features
     if lowers:
         code, frozen = _lower(kernel, code, constants, info, spirv_val), ()
+    if _keeps_loops(kernel, info):
+        code = remove_unroll_hints(code)
     set_layout = make_set_layout(device, interface.bindings, uniforms)
     layout = module = None
     try:
@@ -375,6 +383,15 @@ def _gains_without_checks(kernel: Kernel) -> bool:
     products 19.2 and 19.0, but 381-bit additions 28.4 and 29.3.
     """
     return kernel.interface.constant(SpecId.LIMBS) is not None and kernel.digest in get_digests()
+
+
+def _keeps_loops(kernel: Kernel, info: DeviceInfo) -> bool:
+    """Whether a kernel of the package has more limbs than the driver unrolls fast. Where their
+    number is no constant (glsl/block_pass.glsl), it is that of the limbs of the modulus."""
+    constants = dict(kernel.constants)
+    modulus = [each for each in constants if SpecId.MODULUS <= each < SpecId.STORED_LIMBS]
+    limbs = constants.get(SpecId.LIMBS, len(modulus))
+    return limbs > get_profile(info).max_unrolled_limbs and kernel.digest in get_digests()
 
 
 def _make_specialization_info(arena: Arena, constants: Constants) -> Handle:
