@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 import gpu_executor as gx
 from gpu_executor import kzg
 from gpu_executor.backend import Backend
-from gpu_executor.curves import Curve
 from gpu_executor.kzg import pairing
 from tests.conftest import elements
 from tests.support.kzg_setups import (
@@ -23,6 +21,14 @@ from tests.support.kzg_setups import (
     evaluate_at_secret,
     multiply_generator,
     write_known_setup,
+)
+from tests.support.pages import (
+    REPOSITORY,
+    find_expected_output,
+    make_print,
+    matches,
+    parse_program,
+    run_blocks,
 )
 
 Array = npt.NDArray[Any]
@@ -62,16 +68,6 @@ def check_sort(backend: Backend, dtype: str) -> None:
     np.testing.assert_array_equal(gx.ops.argsort(there).numpy(), np.argsort(keys, kind="stable"))
 
 
-def check_msm(backend: Backend, curve: Curve, count: int) -> None:
-    """The sum of k * (l G) is (the sum of k l) G."""
-    draw = random.Random(7)
-    logarithms = [0, 1, curve.order - 1, *(draw.randrange(curve.order) for _ in range(count - 3))]
-    scalars = [5, curve.order - 1, 0, *(draw.randrange(curve.order) for _ in range(count - 3))]
-    points = backend.to_device(curve.generator * logarithms)
-    total = sum(k * one for k, one in zip(scalars, logarithms, strict=True))
-    assert curve.msm(points, scalars).to_host() == curve.generator * total
-
-
 def check_commitment(backend: Backend, folder: Path) -> None:
     """Commit to a blob with a setup whose secret is known."""
     path = folder / "known_setup.txt"
@@ -83,3 +79,15 @@ def check_commitment(backend: Backend, folder: Path) -> None:
     with setup:
         found = kzg.blob_to_kzg_commitment(blob, setup)
     assert found == multiply_generator(evaluate_at_secret(blob))
+
+
+def check_readme(opening: str) -> None:
+    """Run README's program with another way to open its executor; compare what it prints."""
+    text = (REPOSITORY / "README.md").read_text()
+    assert "gx.GpuExecutor()" in text
+    text = text.replace("gx.GpuExecutor()", opening)
+    blocks = parse_program(text)
+    expected, printed = find_expected_output(text, blocks), dict[int, str]()
+    run_blocks(REPOSITORY / "README.md", blocks, {"print": make_print(printed)})
+    assert printed.keys() == expected.keys()
+    assert all(matches(value, printed[line]) for line, value in expected.items())

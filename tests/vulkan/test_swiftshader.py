@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 import gpu_executor as gx
@@ -28,18 +27,10 @@ from tests.support.curves_under_test import (
     check_msm,
 )
 from tests.support.custom_kernels import BODY, COUNT, HEAD, buffer
+from tests.support.driver_checks import check_field, check_readme, check_sort, check_transform
 from tests.support.glsl import compile_glsl
-from tests.support.pages import (
-    REPOSITORY,
-    find_expected_output,
-    make_print,
-    matches,
-    parse_program,
-    run_blocks,
-)
 from tests.support.swiftshader import use_swiftshader
 
-Array = npt.NDArray[Any]
 FAMILIES = ("BABYBEAR", "MERSENNE31", "GOLDILOCKS", "BLS12_381_FR")
 """A field of every family."""
 OTHER_FIELDS = [
@@ -47,25 +38,6 @@ OTHER_FIELDS = [
     for name in fields.__all__
     if isinstance(getattr(fields, name), gx.Field) and name not in FAMILIES
 ]
-
-
-def check_field(swiftshader: gx.PersistentVulkanBackend, field: gx.Field) -> None:
-    """Compare operations with integers."""
-    p = field.modulus
-    a, b = elements(field.prime, 60, 1), elements(field.prime, 60, 2)
-    x, y = swiftshader.to_device(field.encode(a)), swiftshader.to_device(field.encode(b))
-    both = list(zip(a, b, strict=True))
-    assert (x + y).tolist() == [(i + j) % p for i, j in both]
-    assert (x - y).tolist() == [(i - j) % p for i, j in both]
-    assert (x * y).tolist() == [i * j % p for i, j in both]
-
-
-def check_transform(swiftshader: gx.PersistentVulkanBackend, field: gx.Field, size: int) -> None:
-    """Compare a transform with one on the host, and transform it back."""
-    values = elements(field.prime, size, 3)
-    transformed = field.ntt(swiftshader.to_device(field.encode(values)))
-    assert transformed.tolist() == field.ntt(field.encode(values)).tolist()
-    assert field.intt(transformed).tolist() == values
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -127,14 +99,8 @@ def test_a_transform(swiftshader: gx.PersistentVulkanBackend) -> None:
     check_transform(swiftshader, fields.GOLDILOCKS, 16)
 
 
-def draw_keys(dtype: str, count: int) -> Array:
-    drawn = np.random.default_rng(5).bytes(count * np.dtype(dtype).itemsize)
-    return np.frombuffer(drawn, dtype)
-
-
 def test_sort(swiftshader: gx.PersistentVulkanBackend) -> None:
-    keys = draw_keys("u4", 1000)
-    assert gx.ops.sort(swiftshader.to_device(keys)).numpy().tolist() == sorted(keys.tolist())
+    check_sort(swiftshader, "u4")
 
 
 @pytest.mark.parametrize("curve", [SMALL[3], FILLS_WORDS, SMALL_QUADRATIC], ids=str)
@@ -161,20 +127,11 @@ def test_large_transforms(swiftshader: gx.PersistentVulkanBackend, name: str) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["i4", "u8", "f4"])
 def test_sort_of_other_dtypes(swiftshader: gx.PersistentVulkanBackend, dtype: str) -> None:
-    keys = draw_keys(dtype, 1000)
-    keys = np.nan_to_num(keys) if keys.dtype.kind == "f" else keys
-    there = swiftshader.to_device(keys)
-    np.testing.assert_array_equal(gx.ops.sort(there).numpy(), np.sort(keys))
-    np.testing.assert_array_equal(gx.ops.argsort(there).numpy(), np.argsort(keys, kind="stable"))
+    check_sort(swiftshader, dtype)
 
 
 @pytest.mark.slow
 def test_the_program_of_the_readme() -> None:
-    text = (REPOSITORY / "README.md").read_text()
-    blocks = parse_program(text)
-    expected, printed = find_expected_output(text, blocks), dict[int, str]()
     with use_swiftshader():
         assert "SwiftShader" in gx.devices()[0].name
-        run_blocks(REPOSITORY / "README.md", blocks, {"print": make_print(printed)})
-    assert printed.keys() == expected.keys()
-    assert all(matches(value, printed[line]) for line, value in expected.items())
+        check_readme("gx.GpuExecutor()")

@@ -20,24 +20,17 @@ from tests.support.curves_under_test import (
     NAMED_CURVES,
     SMALL,
     SMALL_QUADRATIC,
+    check_msm,
     get_curve,
 )
 from tests.support.driver_checks import (
     check_commitment,
     check_field,
-    check_msm,
+    check_readme,
     check_sort,
     check_transform,
 )
 from tests.support.fields_under_test import find_prime
-from tests.support.pages import (
-    REPOSITORY,
-    find_expected_output,
-    make_print,
-    matches,
-    parse_program,
-    run_blocks,
-)
 
 FAMILIES = ["BABYBEAR", "MERSENNE31", "GOLDILOCKS", "BLS12_381_FR"]
 
@@ -131,11 +124,4 @@ def test_a_commitment(backend: gx.WgpuExecutor, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_program_of_the_readme() -> None:
-    text = (REPOSITORY / "README.md").read_text()
-    by_webgpu = text.replace("gx.GpuExecutor()", 'gx.GpuExecutor("webgpu")')
-    assert by_webgpu != text
-    blocks = parse_program(by_webgpu)
-    expected, printed = find_expected_output(by_webgpu, blocks), dict[int, str]()
-    run_blocks(REPOSITORY / "README.md", blocks, {"print": make_print(printed)})
-    assert printed.keys() == expected.keys()
-    assert all(matches(value, printed[line]) for line, value in expected.items())
+    check_readme('gx.GpuExecutor("webgpu")')

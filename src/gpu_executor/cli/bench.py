@@ -11,6 +11,7 @@ from gpu_executor.cli.bench_compare import bench_compare
 from gpu_executor.cli.bench_executor import bench_executor
 from gpu_executor.cli.bench_fields import bench_fields
 from gpu_executor.cli.bench_host_time import bench_host_time
+from gpu_executor.cli.bench_interfaces import bench_interfaces
 from gpu_executor.cli.bench_kernels import bench_kernels
 from gpu_executor.cli.bench_kzg import bench_kzg
 from gpu_executor.cli.bench_msm import bench_msm
@@ -33,6 +34,7 @@ bench.add_command(bench_compare)
 bench.add_command(bench_executor)
 bench.add_command(bench_fields)
 bench.add_command(bench_host_time)
+bench.add_command(bench_interfaces)
 bench.add_command(bench_kernels)
 bench.add_command(bench_kzg)
 bench.add_command(bench_msm)
