@@ -21,4 +21,20 @@ with gx.WgpuExecutor() as gpu:
     exact = [(x + y) % field.modulus for x, y in zip(a.tolist(), b.tolist(), strict=True)]
     if sums != exact:
         raise SystemExit("bls12_381_fq_add is wrong")
-    print("right: additions of integers and of field elements")
+    there = gpu.to_device(a)
+    if (there * there).tolist() != [x * x % field.modulus for x in a.tolist()]:
+        raise SystemExit("products of BLS12-381 Fq on device arrays are wrong")
+    for ring in (gx.fields.BABYBEAR, gx.fields.GOLDILOCKS, gx.fields.BLS12_381_FR):
+        values = ring.random(1_024, seed=3)
+        if ring.ntt(gpu.to_device(values)).tolist() != ring.ntt(values).tolist():
+            raise SystemExit(f"a transform of {ring.name} is wrong")
+    keys = np.random.default_rng(4).integers(0, 1 << 32, 10_000, np.uint32)
+    if not np.array_equal(gx.ops.sort(gpu.to_device(keys)).numpy(), np.sort(keys)):
+        raise SystemExit("a sort is wrong")
+    curve, scalars = gx.curves.BN254_G1, list(range(1, 65))
+    points = gpu.to_device(curve.generator * scalars)
+    if curve.msm(points, scalars).to_host() != curve.generator * sum(k * k for k in scalars):
+        raise SystemExit("a multi-scalar multiplication is wrong")
+    print(
+        f"right, with products by {gpu.stats().integers}: sums, products, transforms, a sort, an MSM"
+    )

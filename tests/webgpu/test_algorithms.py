@@ -92,6 +92,19 @@ def test_checked_kernels_of_every_width(
     assert backend.run(kernel, a, b, keep=True).numpy().tolist() == expected.tolist()
 
 
+def test_explain_says_which_code_runs(
+    backend: gx.WgpuExecutor, narrow_backend: gx.WgpuExecutor
+) -> None:
+    kernel, words = gx.kernels.load("babybear_add"), np.zeros(4, np.uint32)
+    for each, form in ((backend, "64-bit integers"), (narrow_backend, "halves of 16 bits")):
+        code = f"the package's SPIR-V for WebGPU, products of words by {form}"
+        for array in (words, each.to_device(words)):
+            assert code in str(each.explain(kernel, array, array))
+    assert "code: the kernel's WGSL" in str(
+        backend.explain(gx.kernels.load("vector_add_u32"), words, words)
+    )
+
+
 @pytest.mark.parametrize("dtype", ["u4", "f4", "u8"])
 def test_sort(backend: gx.WgpuExecutor, dtype: str) -> None:
     check_sort(backend, dtype)

@@ -140,6 +140,13 @@ class PipelineCompiler:
             return self._compile_spirv(kernel, tuning), self.spirv.get_layout(kernel)
         return self._request(kernel, tuning).result(), self.get_layout(kernel)
 
+    def describe_code(self, kernel: Kernel, *, spirv: bool) -> str:
+        """Say which code of a kernel runs, and how it multiplies words."""
+        if not spirv:
+            return "code: the kernel's WGSL"
+        words = "64-bit integers" if self.spirv.form == "int64" else "halves of 16 bits"
+        return f"code: the package's SPIR-V for WebGPU, products of words by {words}"
+
     def close(self) -> None:
         """Wait for the compilations in progress."""
         self._background.shutdown(wait=True)

@@ -87,6 +87,8 @@ class WgpuPlan(Plan):
     """Elements of the bucket of the largest chunk."""
     work_group: int
     per_invocation: int
+    code: str
+    """Which code of the kernel runs."""
 
     def __str__(self) -> str:
         lines = [
@@ -104,7 +106,7 @@ class WgpuPlan(Plan):
                 f"  - buffers: of the bucket of {self.bucket:,} elements, or of the exact size "
                 "once that has come again"
             )
-        return "\n".join(lines)
+        return "\n".join([*lines, f"  - {self.code}"])
 
 
 class TaskScheduler:
@@ -193,7 +195,7 @@ class TaskScheduler:
         work_group, per_invocation = self._pipelines.tune(kernel, bucket)
         return WgpuPlan(
             self._device.name, kernel, count, len(chunks), largest, bucket, work_group,
-            per_invocation,
+            per_invocation, self._pipelines.describe_code(kernel, spirv=kernel.wgsl is None),
         )  # fmt: skip
 
     def read_counters(self) -> StageCounters:

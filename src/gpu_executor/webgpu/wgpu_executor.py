@@ -273,7 +273,9 @@ class WgpuExecutor(PlainArrays):
         given = arrays_to_explain(kernel, arrays)
         signature = self._signatures.get(kernel, given, out_shape)
         if any(isinstance(each, DeviceArray) for each in given):
-            return self._plan_on_device(signature)
+            plan, readable = self._plan_on_device(signature), is_readable(kernel)
+            code = self._pipelines.describe_code(kernel, spirv=readable)
+            return dataclasses.replace(plan, reasons=(*plan.reasons, code))
         return self._scheduler.explain(signature)
 
     def profile(self, *, trace: str | Path | None = None) -> StageProfile:
