@@ -35,6 +35,4 @@ with gx.WgpuExecutor() as gpu:
     points = gpu.to_device(curve.generator * scalars)
     if curve.msm(points, scalars).to_host() != curve.generator * sum(k * k for k in scalars):
         raise SystemExit("a multi-scalar multiplication is wrong")
-    print(
-        f"right, with products by {gpu.stats().integers}: sums, products, transforms, a sort, an MSM"
-    )
+    print(f"right ({gpu.stats().integers}): sums, products, transforms, a sort, an MSM")
