@@ -245,9 +245,13 @@ def test_other_backends_reject_device_arrays_and_name_numpy(
             with pytest.raises(ArgumentTypeError, match=rf"argument {number} .*numpy|copy_to"):
                 run(ADD_U32, *arrays)
         np.testing.assert_array_equal(run(ADD_U32, there.numpy(), x), 2 * x)
-    jobs: list[Any] = [(x, x), (there, x)]
-    with pytest.raises(ArgumentTypeError, match="job 1: vector_add_u32: argument 0"):
-        webgpu.run_batch(ADD_U32, jobs)
+    mine, result = webgpu.to_device(x), webgpu.to_device(x)
+    jobs: list[Any] = [(mine, x), (there, x)]
+    with pytest.raises(ArgumentTypeError, match=r"job 1: the array is on .*copy_to"):
+        webgpu.run_batch(ADD_U32, jobs, out=[result, result])
+    np.testing.assert_array_equal(result.numpy(), x)  # no job ran
+    with pytest.raises(ArgumentTypeError, match=r"job 1: the array is on .*copy_to"):
+        gpu.run_batch(ADD_U32, [(there, x), (mine, x)])
     for other in (webgpu, cpu):
         with pytest.raises(ArgumentTypeError, match=r"out 0 is a DeviceArray|copy_to"):
             other.run(ADD_U32, x, x, out=there)

@@ -239,12 +239,15 @@ class Call:
 
 
 def name_job(run: Callable[[Call], Any], call: Call) -> Any:
-    """What `run` returns for a call of a batch; the error of an element names its job."""
+    """What `run` returns for a call of a batch; errors name its job."""
+    assert call.job is not None
     try:
         return run(call)
     except ElementRangeError as error:
-        assert call.job is not None
         raise error.in_job(call.job) from None
+    except GpuError as error:
+        error.args = (f"job {call.job}: {error}",)
+        raise
 
 
 def check(

@@ -132,6 +132,12 @@ class StepDevice(ABC):
         steps.append(CallStep(call, tuple(arrays), plan))
         self.submit(steps)
 
+    def check_owner(self, call: Call) -> None:
+        """Refuse a call with an array of another device."""
+        for array in (*call.inputs, *call.results):
+            if isinstance(array, DeviceArray):
+                self._binder.find_storage(array)
+
     def run_call(self, call: Call, plan: CallPlan) -> None:
         """Submit a call some of whose arrays may be NumPy arrays. Inputs are copied to the device
         first. The results are device arrays; if the call has NumPy arrays for them, these are

@@ -45,6 +45,8 @@ def run_batch(
     on_device = [call for call in calls if keep or call.touches_device()]
     busy = [] if keep else [call for call in calls if _runs_in_slot(call)]
     for call in on_device:
+        name_job(session.device_memory.check_owner, call)
+    for call in on_device:
         name_job(session.submit_call, call)
     if keep is False:
         for call in on_device:

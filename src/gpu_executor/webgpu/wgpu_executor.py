@@ -217,6 +217,8 @@ class WgpuExecutor(PlainArrays):
         ]
         on_device = [call for call in calls if keep or call.touches_device()]
         for call in on_device:
+            name_job(self._device_memory.check_owner, call)
+        for call in on_device:
             name_job(self._run_on_device, call)
         if keep is False:
             for call in on_device:
