@@ -7,10 +7,12 @@ any text. Each `print` of the page has such a comment, so every value on the pag
 from __future__ import annotations
 
 import re
+import traceback
 from pathlib import Path
 
 import pytest
 
+import gpu_executor as gx
 from tests.support.pages import (
     BLOCK,
     REPOSITORY,
