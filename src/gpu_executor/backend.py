@@ -12,16 +12,17 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self, overload
+from typing import Any, ClassVar, Protocol, Self, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
+from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.arrays.idle_memory import MemoryUse
 from gpu_executor.arrays.typed_array import Typed, is_typed_host_array, wrap_words
 from gpu_executor.calls.arguments import as_numbers, parse_dtype, parse_shape
 from gpu_executor.calls.call import Array
-from gpu_executor.calls.dispatch import ArrayDevice
+from gpu_executor.calls.dispatch import ArrayDevice, CopiesToDevice, upload
 from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.common.value_keys import ByIdentity
 from gpu_executor.device_info import DeviceInfo
@@ -33,6 +34,7 @@ from gpu_executor.plan import Plan
 from gpu_executor.telemetry.families import MetricValue
 from gpu_executor.telemetry.spans import Span
 
+T = TypeVar("T")
 BACKENDS = {
     "vulkan": "gpu_executor.vulkan.persistent:PersistentVulkanBackend",
     "vulkan-one-shot": "gpu_executor.vulkan.one_shot:VulkanSpirvBackend",
@@ -422,6 +424,48 @@ class HostArraysOnly(Backend):
         """Refuse `keep=True`: there is no device array for a result."""
         if keep:
             raise refuse("keep=True", self.name)
+
+
+class DeviceArrays(Backend):
+    """A backend with device arrays, which its `array_device` holds."""
+
+    @property
+    @abstractmethod
+    def array_device(self) -> ArrayDevice:
+        """What holds the device arrays."""
+
+    @overload
+    def to_device(self, array: CopiesToDevice[T]) -> T: ...
+
+    @overload
+    def to_device(self, array: npt.ArrayLike) -> DeviceArray: ...
+
+    def to_device(self, array: Any) -> Any:
+        """Copy an array to device memory, so that kernels use it without transfers.
+
+        Args:
+            array (array): A NumPy array, a `FieldArray` or a `PointArray`. An array of this device
+                is returned as it is; one of another device is copied.
+
+        Returns:
+            A `DeviceArray`. A `FieldArray` stays one, in the representation that its field computes
+            with.
+        """
+        self._check_open()
+        return upload(self.array_device, array)
+
+    def synchronize(self) -> None:
+        """Wait for all calls on device arrays; raises the first error that one of them found."""
+        self._check_open()
+        self.array_device.synchronize()
+
+    def graph(self, *inputs: Any) -> Graph:
+        self._check_open()
+        return Graph(self.array_device, inputs)
+
+    @abstractmethod
+    def _check_open(self) -> None:
+        """Raise `ClosedError` if the backend is closed."""
 
 
 class PlainArrays(Backend):

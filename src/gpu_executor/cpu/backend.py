@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.arrays.idle_memory import MemoryUse
 from gpu_executor.arrays.overlaps import list_outputs
-from gpu_executor.backend import BackendStats, PlainArrays
+from gpu_executor.backend import BackendStats, DeviceArrays, PlainArrays
 from gpu_executor.calls.arguments import collect_jobs, describe
 from gpu_executor.calls.call import (
     Array,
@@ -27,7 +27,6 @@ from gpu_executor.calls.call import (
     check_keep,
     iterate_params,
 )
-from gpu_executor.calls.dispatch import CopiesToDevice, upload
 from gpu_executor.calls.streams import SequentialStream, StreamJob
 from gpu_executor.cpu.device_memory import CpuMemory, describe_host
 from gpu_executor.cpu.reference import (
@@ -43,7 +42,6 @@ from gpu_executor.errors import (
     ElementRangeError,
     GpuError,
 )
-from gpu_executor.graphs import Graph
 from gpu_executor.kernel import Kernel
 from gpu_executor.plan import Plan
 from gpu_executor.telemetry.profile import ActiveProfile, StageProfile
@@ -88,7 +86,7 @@ class UsedInPlace:
         self.close()
 
 
-class CpuBackend(PlainArrays):
+class CpuBackend(DeviceArrays, PlainArrays):
     """Runs any kernel that has a `reference`, without a GPU; another one raises `KernelError`.
 
     The references of field kernels are exact, and vectorised over the elements. Device arrays are
@@ -187,39 +185,10 @@ class CpuBackend(PlainArrays):
             )
         return UsedInPlace(array)
 
-    @overload
-    def to_device(self, array: CopiesToDevice[T]) -> T: ...
-
-    @overload
-    def to_device(self, array: npt.ArrayLike) -> DeviceArray: ...
-
-    def to_device(self, array: Any) -> Any:
-        """Copy an array to a device array, which is in host memory here.
-
-        Args:
-            array (array): A NumPy array, a `FieldArray` or a `PointArray`. An array of this device
-                is returned as it is; one of another device is copied.
-
-        Returns:
-            A `DeviceArray`. A `FieldArray` stays one, in the representation that its field computes
-            with.
-        """
-        self._check_open()
-        return upload(self._memory, array)
-
     @property
     def array_device(self) -> CpuMemory:
         """What holds the device arrays."""
         return self._memory
-
-    def synchronize(self) -> None:
-        """Return at once: operations on device arrays have run when their calls return."""
-        self._check_open()
-        self._memory.synchronize()
-
-    def graph(self, *inputs: Any) -> Graph:
-        self._check_open()
-        return Graph(self._memory, inputs)
 
     # --- inspection and lifetime ---
 

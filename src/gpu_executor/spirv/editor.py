@@ -298,6 +298,20 @@ class ModuleEditor:
         self.functions = found
 
 
+class InstructionWriter:
+    """Appends instructions to `out`, in place of one that a pass expands."""
+
+    def __init__(self, editor: ModuleEditor) -> None:
+        self._editor = editor
+        self.out: list[Instruction] = []
+
+    def emit(self, opcode: int, type_id: int, *operands: int) -> int:
+        """Append an instruction, and return the id of its result."""
+        made = self._editor.make_id()
+        self.out.append((opcode, (type_id, made, *operands)))
+        return made
+
+
 def _iter_instructions(words: tuple[int, ...]) -> Iterator[Instruction]:
     at = HEADER_WORDS
     while at < len(words):

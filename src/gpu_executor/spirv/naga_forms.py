@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from gpu_executor.errors import SpirvError
 from gpu_executor.spirv.ballots import lower_ballot_find_lsb
-from gpu_executor.spirv.editor import Instruction, ModuleEditor, Op
+from gpu_executor.spirv.editor import Instruction, InstructionWriter, ModuleEditor, Op
 from gpu_executor.spirv.module import BUILT_IN, NON_READABLE, NON_WRITABLE
 
 _RELAXED_PRECISION, _RESTRICT, _ALIASED = 0, 19, 20  # Spec, "Decoration"
@@ -62,14 +62,13 @@ def rewrite_for_naga(code: bytes) -> bytes:
     return lower_ballot_find_lsb(_Rewriter(ModuleEditor(code)).run())
 
 
-class _Rewriter:
+class _Rewriter(InstructionWriter):
     """Rewrites one module."""
 
     def __init__(self, editor: ModuleEditor) -> None:
-        self._editor = editor
+        super().__init__(editor)
         self._types = editor.map_types()
         self._type_of = editor.map_result_types()
-        self._out: list[Instruction] = []
         self._lane_variable = 0
         self._constants = {
             operands[1]
@@ -83,13 +82,8 @@ class _Rewriter:
         self._editor.preamble = [each for each in self._editor.preamble if not _is_ignored(each)]
         return self._editor.encode()
 
-    def _emit(self, opcode: int, type_id: int, *operands: int) -> int:
-        made = self._editor.make_id()
-        self._out.append((opcode, (type_id, made, *operands)))
-        return made
-
     def _expand(self, opcode: int, operands: tuple[int, ...]) -> list[Instruction] | None:
-        self._out = []
+        self.out = []
         if opcode in _SIGN_OF:
             return self._match_signs(opcode, operands, 2, *_SIGN_OF[opcode])
         if opcode == Op.EXTENDED:
@@ -124,15 +118,15 @@ class _Rewriter:
             return self._elect(operands)
         # The scope and an operation on a group come before the operands.
         values = [self._copy(each) for each in operands[2:]]
-        self._out.append((opcode, (*operands[:2], *values)))
-        return self._out
+        self.out.append((opcode, (*operands[:2], *values)))
+        return self.out
 
     def _copy(self, operand: int) -> int:
         """A copy of a value in this block; constants and literals are left."""
         type_id = self._type_of.get(operand)
         if type_id is None or operand in self._constants:
             return operand
-        return self._emit(Op.COPY_OBJECT, type_id, operand)
+        return self.emit(Op.COPY_OBJECT, type_id, operand)
 
     def _is_integer(self, type_id: int | None) -> bool:
         return type_id is not None and self._types.get(type_id, (0,))[0] == Op.TYPE_INT
@@ -153,10 +147,10 @@ class _Rewriter:
         if not self._is_integer(type_id) or all(self._type_of[v] == type_id for v in values):
             return None
         cast = [
-            v if self._type_of[v] == type_id else self._emit(Op.BITCAST, type_id, v) for v in values
+            v if self._type_of[v] == type_id else self.emit(Op.BITCAST, type_id, v) for v in values
         ]
-        self._out.append((opcode, (*operands[:2], *cast)))
-        return self._out
+        self.out.append((opcode, (*operands[:2], *cast)))
+        return self.out
 
     def _set_sign(self, type_id: int, sign: int) -> int:
         """The type of integers of the same width, or of vectors of them, with or without a sign;
@@ -182,24 +176,24 @@ class _Rewriter:
         for at in range(first, first + count):
             type_id = self._set_sign(self._type_of[values[at]], sign)
             if type_id != self._type_of[values[at]]:
-                values[at] = self._emit(Op.BITCAST, type_id, values[at])
+                values[at] = self.emit(Op.BITCAST, type_id, values[at])
         type_id = self._set_sign(operands[0], sign)
         if type_id == operands[0]:
             if tuple(values) == operands:
                 return None
-            self._out.append((opcode, tuple(values)))
-            return self._out
-        made = self._emit(opcode, type_id, *values[2:])
-        self._out.append((Op.BITCAST, (operands[0], operands[1], made)))
-        return self._out
+            self.out.append((opcode, tuple(values)))
+            return self.out
+        made = self.emit(opcode, type_id, *values[2:])
+        self.out.append((Op.BITCAST, (operands[0], operands[1], made)))
+        return self.out
 
     def _find_bit(self, operands: tuple[int, ...]) -> list[Instruction] | None:
         type_id, result, library, number, word = operands
         if self._type_of[word] == type_id:
             return None
-        found = self._emit(Op.EXTENDED, self._type_of[word], library, number, word)
-        self._out.append((Op.BITCAST, (type_id, result, found)))
-        return self._out
+        found = self.emit(Op.EXTENDED, self._type_of[word], library, number, word)
+        self.out.append((Op.BITCAST, (type_id, result, found)))
+        return self.out
 
     # --- ballots ---
 
@@ -208,28 +202,28 @@ class _Rewriter:
         boolean, result, scope = operands
         word = self._editor.find_type(Op.TYPE_INT, 32, 0)
         quad = self._editor.find_type(Op.TYPE_VECTOR, word, 4)
-        ballot = self._emit(Op.BALLOT, quad, scope, self._editor.find_true(boolean))
-        first = self._emit(Op.BALLOT_FIND_LSB, word, scope, ballot)
-        self._out.append((Op.I_EQUAL, (boolean, result, self._load_lane(word), first)))
-        return self._out
+        ballot = self.emit(Op.BALLOT, quad, scope, self._editor.find_true(boolean))
+        first = self.emit(Op.BALLOT_FIND_LSB, word, scope, ballot)
+        self.out.append((Op.I_EQUAL, (boolean, result, self._load_lane(word), first)))
+        return self.out
 
     def _count_bits(self, operands: tuple[int, ...]) -> list[Instruction]:
         type_id, result, _, operation, ballot = operands
-        words = [self._emit(Op.COMPOSITE_EXTRACT, type_id, ballot, each) for each in range(4)]
+        words = [self.emit(Op.COMPOSITE_EXTRACT, type_id, ballot, each) for each in range(4)]
         if operation != _REDUCE:
             lane = self._load_lane(type_id)
             words = [
-                self._emit(Op.BITWISE_AND, type_id, word, mask)
+                self.emit(Op.BITWISE_AND, type_id, word, mask)
                 for word, mask in zip(
                     words, self._make_masks(type_id, lane, operation), strict=True
                 )
             ]
-        total = self._emit(Op.BIT_COUNT, type_id, words[0])
+        total = self.emit(Op.BIT_COUNT, type_id, words[0])
         for word in words[1:-1]:
-            total = self._emit(Op.I_ADD, type_id, total, self._emit(Op.BIT_COUNT, type_id, word))
-        last = self._emit(Op.BIT_COUNT, type_id, words[-1])
-        self._out.append((Op.I_ADD, (type_id, result, total, last)))
-        return self._out
+            total = self.emit(Op.I_ADD, type_id, total, self.emit(Op.BIT_COUNT, type_id, word))
+        last = self.emit(Op.BIT_COUNT, type_id, words[-1])
+        self.out.append((Op.I_ADD, (type_id, result, total, last)))
+        return self.out
 
     def _make_masks(self, type_id: int, lane: int, operation: int) -> list[int]:
         """For each word of a ballot, the bits of the lanes before this one, or up to it."""
@@ -238,23 +232,23 @@ class _Rewriter:
         masks = []
         for number in range(4):
             first, end = constant(type_id, 32 * number), constant(type_id, 32 * number + 32)
-            before = self._emit(Op.U_LESS_THAN, boolean, lane, first)
-            behind = self._emit(Op.U_GREATER_THAN_EQUAL, boolean, lane, end)
-            within = self._emit(Op.BITWISE_AND, type_id, lane, constant(type_id, 31))
-            bit = self._emit(Op.SHIFT_LEFT_LOGICAL, type_id, constant(type_id, 1), within)
-            below = self._emit(Op.I_SUB, type_id, bit, constant(type_id, 1))
+            before = self.emit(Op.U_LESS_THAN, boolean, lane, first)
+            behind = self.emit(Op.U_GREATER_THAN_EQUAL, boolean, lane, end)
+            within = self.emit(Op.BITWISE_AND, type_id, lane, constant(type_id, 31))
+            bit = self.emit(Op.SHIFT_LEFT_LOGICAL, type_id, constant(type_id, 1), within)
+            below = self.emit(Op.I_SUB, type_id, bit, constant(type_id, 1))
             if operation == _INCLUSIVE_SCAN:
-                below = self._emit(Op.BITWISE_OR, type_id, below, bit)
+                below = self.emit(Op.BITWISE_OR, type_id, below, bit)
             every = constant(type_id, 0xFFFFFFFF)
-            mask = self._emit(Op.SELECT, type_id, behind, every, below)
-            masks.append(self._emit(Op.SELECT, type_id, before, constant(type_id, 0), mask))
+            mask = self.emit(Op.SELECT, type_id, behind, every, below)
+            masks.append(self.emit(Op.SELECT, type_id, before, constant(type_id, 0), mask))
         return masks
 
     def _load_lane(self, type_id: int) -> int:
         """The number of this invocation in its subgroup."""
         if not self._lane_variable:
             self._lane_variable = self._find_lane_variable(type_id)
-        return self._emit(Op.LOAD, type_id, self._lane_variable)
+        return self.emit(Op.LOAD, type_id, self._lane_variable)
 
     def _find_lane_variable(self, type_id: int) -> int:
         for opcode, operands in self._editor.preamble:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from gpu_executor.spirv.editor import Instruction, ModuleEditor, Op
+from gpu_executor.spirv.editor import Instruction, InstructionWriter, ModuleEditor, Op
 from gpu_executor.spirv.interface import INT64
 
 ProductForm = Literal["int64", "halves"]
@@ -27,15 +27,15 @@ def lower_products(code: bytes, form: ProductForm) -> bytes:
     return _ProductLowering(editor, form).run()
 
 
-class _ProductLowering:
+class _ProductLowering(InstructionWriter):
     """Lowers one module."""
 
     def __init__(self, editor: ModuleEditor, form: ProductForm) -> None:
-        self._editor, self._form = editor, form
+        super().__init__(editor)
+        self._form = form
         self._types = editor.map_types()
         self._uint = editor.find_type(Op.TYPE_INT, 32, 0)
         self._bool = editor.find_type(Op.TYPE_BOOL)
-        self._out: list[Instruction] = []
         if form == "int64":
             self._wide = editor.find_type(Op.TYPE_INT, 64, 0)
             self._signed_wide = editor.find_type(Op.TYPE_INT, 64, 1)
@@ -54,32 +54,27 @@ class _ProductLowering:
         word = self._types[struct][1][0]
         if self._types[word] not in ((Op.TYPE_INT, (32, 0)), (Op.TYPE_INT, (32, 1))):
             return self._expand_wide(opcode, operands)
-        self._out = []
+        self.out = []
         if word != self._uint:
-            a, b = (self._emit(Op.BITCAST, self._uint, each) for each in (a, b))
+            a, b = (self.emit(Op.BITCAST, self._uint, each) for each in (a, b))
         if opcode in (Op.U_MUL_EXTENDED, Op.S_MUL_EXTENDED):
             pair = self._multiply(a, b, signed=opcode == Op.S_MUL_EXTENDED)
         else:
             pair = self._add(a, b) if opcode == Op.I_ADD_CARRY else self._subtract(a, b)
         if word != self._uint:
-            pair = (self._emit(Op.BITCAST, word, pair[0]), self._emit(Op.BITCAST, word, pair[1]))
-        self._out.append((Op.COMPOSITE_CONSTRUCT, (struct, result, *pair)))
-        return self._out
-
-    def _emit(self, opcode: int, type_id: int, *operands: int) -> int:
-        made = self._editor.make_id()
-        self._out.append((opcode, (type_id, made, *operands)))
-        return made
+            pair = (self.emit(Op.BITCAST, word, pair[0]), self.emit(Op.BITCAST, word, pair[1]))
+        self.out.append((Op.COMPOSITE_CONSTRUCT, (struct, result, *pair)))
+        return self.out
 
     def _op(self, opcode: int, *operands: int) -> int:
-        return self._emit(opcode, self._uint, *operands)
+        return self.emit(opcode, self._uint, *operands)
 
     def _constant(self, word: int) -> int:
         return self._editor.find_constant(self._uint, word)
 
     def _flag(self, comparison: int, a: int, b: int) -> int:
         """1 if a comparison holds, else 0."""
-        holds = self._emit(comparison, self._bool, a, b)
+        holds = self.emit(comparison, self._bool, a, b)
         return self._op(Op.SELECT, holds, self._constant(1), self._constant(0))
 
     def _add(self, a: int, b: int) -> tuple[int, int]:
@@ -94,15 +89,15 @@ class _ProductLowering:
             return self._multiply_halves(a, b, signed=signed)
         if signed:
             signed_word = self._editor.find_type(Op.TYPE_INT, 32, 1)
-            a, b = (self._emit(Op.BITCAST, signed_word, each) for each in (a, b))
-            wide = [self._emit(Op.S_CONVERT, self._signed_wide, each) for each in (a, b)]
-            product = self._emit(Op.I_MUL, self._signed_wide, *wide)
-            product = self._emit(Op.BITCAST, self._wide, product)
+            a, b = (self.emit(Op.BITCAST, signed_word, each) for each in (a, b))
+            wide = [self.emit(Op.S_CONVERT, self._signed_wide, each) for each in (a, b)]
+            product = self.emit(Op.I_MUL, self._signed_wide, *wide)
+            product = self.emit(Op.BITCAST, self._wide, product)
         else:
-            wide = [self._emit(Op.U_CONVERT, self._wide, each) for each in (a, b)]
-            product = self._emit(Op.I_MUL, self._wide, *wide)
-        above = self._emit(Op.SHIFT_RIGHT_LOGICAL, self._wide, product, self._constant(32))
-        low, high = (self._emit(Op.U_CONVERT, self._uint, each) for each in (product, above))
+            wide = [self.emit(Op.U_CONVERT, self._wide, each) for each in (a, b)]
+            product = self.emit(Op.I_MUL, self._wide, *wide)
+        above = self.emit(Op.SHIFT_RIGHT_LOGICAL, self._wide, product, self._constant(32))
+        low, high = (self.emit(Op.U_CONVERT, self._uint, each) for each in (product, above))
         return low, high
 
     def _multiply_halves(self, a: int, b: int, *, signed: bool) -> tuple[int, int]:
@@ -134,24 +129,24 @@ class _ProductLowering:
         wide = self._types[struct][1][0]
         if opcode != Op.U_MUL_EXTENDED or self._types[wide] != (Op.TYPE_INT, (64, 0)):
             return None
-        self._out = []
+        self.out = []
         mask = self._editor.find_constant(wide, 0xFFFFFFFF, 0)
         word = self._constant(32)
         (a0, a1), (b0, b1) = (
             (
-                self._emit(Op.BITWISE_AND, wide, each, mask),
-                self._emit(Op.SHIFT_RIGHT_LOGICAL, wide, each, word),
+                self.emit(Op.BITWISE_AND, wide, each, mask),
+                self.emit(Op.SHIFT_RIGHT_LOGICAL, wide, each, word),
             )
             for each in (a, b)
         )
-        low, high = (self._emit(Op.I_MUL, wide, *each) for each in ((a0, b0), (a1, b1)))
-        carried = self._emit(Op.SHIFT_RIGHT_LOGICAL, wide, low, word)
-        first = self._emit(Op.I_ADD, wide, self._emit(Op.I_MUL, wide, a1, b0), carried)
-        below = self._emit(Op.BITWISE_AND, wide, first, mask)
-        second = self._emit(Op.I_ADD, wide, self._emit(Op.I_MUL, wide, a0, b1), below)
+        low, high = (self.emit(Op.I_MUL, wide, *each) for each in ((a0, b0), (a1, b1)))
+        carried = self.emit(Op.SHIFT_RIGHT_LOGICAL, wide, low, word)
+        first = self.emit(Op.I_ADD, wide, self.emit(Op.I_MUL, wide, a1, b0), carried)
+        below = self.emit(Op.BITWISE_AND, wide, first, mask)
+        second = self.emit(Op.I_ADD, wide, self.emit(Op.I_MUL, wide, a0, b1), below)
         for each in (first, second):
-            above = self._emit(Op.SHIFT_RIGHT_LOGICAL, wide, each, word)
-            high = self._emit(Op.I_ADD, wide, high, above)
-        product = self._emit(Op.I_MUL, wide, a, b)
-        self._out.append((Op.COMPOSITE_CONSTRUCT, (struct, result, product, high)))
-        return self._out
+            above = self.emit(Op.SHIFT_RIGHT_LOGICAL, wide, each, word)
+            high = self.emit(Op.I_ADD, wide, high, above)
+        product = self.emit(Op.I_MUL, wide, a, b)
+        self.out.append((Op.COMPOSITE_CONSTRUCT, (struct, result, product, high)))
+        return self.out

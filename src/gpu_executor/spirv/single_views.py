@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import SpirvError
-from gpu_executor.spirv.editor import Instruction, ModuleEditor, Op
+from gpu_executor.spirv.editor import Instruction, InstructionWriter, ModuleEditor, Op
 from gpu_executor.spirv.module import ARRAY_STRIDE, BINDING, OFFSET
 
 _STORAGE_BUFFER, _BLOCK = 12, 2  # Spec, "Storage Class", "Decoration"
@@ -39,11 +39,11 @@ def keep_single_views(code: bytes) -> bytes:
     return _ViewMerger(editor, several).run() if several else code
 
 
-class _ViewMerger:
+class _ViewMerger(InstructionWriter):
     """Merges the views of one module."""
 
     def __init__(self, editor: ModuleEditor, several: list[list[int]]) -> None:
-        self._editor = editor
+        super().__init__(editor)
         self._types = editor.map_types()
         self._uint = editor.find_type(Op.TYPE_INT, 32, 0)
         self._kept: dict[int, tuple[_View, _View]] = {}
@@ -59,7 +59,6 @@ class _ViewMerger:
                     self._kept[view.variable] = view, single
         self._pointers: dict[int, tuple[_View, _View, int]] = {}
         """Views and index, by the id of a pointer to an element."""
-        self._out: list[Instruction] = []
 
     def run(self) -> bytes:
         """Return the module."""
@@ -132,13 +131,8 @@ class _ViewMerger:
         ]
         return _View(variable, view.word, view.word, 1)
 
-    def _emit(self, opcode: int, type_id: int, *operands: int) -> int:
-        made = self._editor.make_id()
-        self._out.append((opcode, (type_id, made, *operands)))
-        return made
-
     def _expand(self, opcode: int, operands: tuple[int, ...]) -> list[Instruction] | None:
-        self._out = []
+        self.out = []
         if opcode in _CHAINS and operands[2] in self._kept:
             if len(operands) not in (5, 6):
                 raise SpirvError("a view of a shared binding is accessed in an unknown way")
@@ -159,14 +153,14 @@ class _ViewMerger:
             self._pointers[operands[1]] = view, single, index
             return []
         scaled = self._scale(view, index)
-        at = self._emit(Op.I_ADD, self._uint, scaled, operands[5])
+        at = self.emit(Op.I_ADD, self._uint, scaled, operands[5])
         chain = (operands[0], operands[1], single.variable, self._zero, at)
-        self._out.append((Op.ACCESS_CHAIN, chain))
-        return self._out
+        self.out.append((Op.ACCESS_CHAIN, chain))
+        return self.out
 
     def _scale(self, view: _View, index: int) -> int:
         words = self._editor.find_constant(self._uint, view.words)
-        return self._emit(Op.I_MUL, self._uint, index, words)
+        return self.emit(Op.I_MUL, self._uint, index, words)
 
     def _list_words(self, pointer: int) -> list[int]:
         """Pointers to the words of an element."""
@@ -176,25 +170,25 @@ class _ViewMerger:
         found = []
         for number in range(view.words):
             added = self._editor.find_constant(self._uint, number)
-            at = self._emit(Op.I_ADD, self._uint, scaled, added)
-            found.append(self._emit(Op.ACCESS_CHAIN, kind, single.variable, self._zero, at))
+            at = self.emit(Op.I_ADD, self._uint, scaled, added)
+            found.append(self.emit(Op.ACCESS_CHAIN, kind, single.variable, self._zero, at))
         return found
 
     def _load(self, operands: tuple[int, ...]) -> list[Instruction]:
         view, single, _ = self._pointers[operands[2]]
         words = [
-            self._emit(Op.LOAD, single.word, pointer) for pointer in self._list_words(operands[2])
+            self.emit(Op.LOAD, single.word, pointer) for pointer in self._list_words(operands[2])
         ]
         if view.word != single.word:
-            words = [self._emit(Op.BITCAST, view.word, word) for word in words]
-        self._out.append((Op.COMPOSITE_CONSTRUCT, (operands[0], operands[1], *words)))
-        return self._out
+            words = [self.emit(Op.BITCAST, view.word, word) for word in words]
+        self.out.append((Op.COMPOSITE_CONSTRUCT, (operands[0], operands[1], *words)))
+        return self.out
 
     def _store(self, operands: tuple[int, ...]) -> list[Instruction]:
         view, single, _ = self._pointers[operands[0]]
         for number, pointer in enumerate(self._list_words(operands[0])):
-            word = self._emit(Op.COMPOSITE_EXTRACT, view.word, operands[1], number)
+            word = self.emit(Op.COMPOSITE_EXTRACT, view.word, operands[1], number)
             if view.word != single.word:
-                word = self._emit(Op.BITCAST, single.word, word)
-            self._out.append((Op.STORE, (pointer, word)))
-        return self._out
+                word = self.emit(Op.BITCAST, single.word, word)
+            self.out.append((Op.STORE, (pointer, word)))
+        return self.out

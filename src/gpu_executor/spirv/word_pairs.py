@@ -7,7 +7,7 @@ of words (`OpUMulExtended`).
 
 from __future__ import annotations
 
-from gpu_executor.spirv.editor import Instruction, ModuleEditor, Op
+from gpu_executor.spirv.editor import InstructionWriter, ModuleEditor, Op
 
 Pair = tuple[int, int]
 """The ids of the low and the high word of a 64-bit integer."""
@@ -28,24 +28,17 @@ COMPARISONS = frozenset((*_BELOW, *_NEGATED))
 """The comparisons of integers but those for equality."""
 
 
-class WordPairs:
+class WordPairs(InstructionWriter):
     """Appends instructions to `out`. Zero words are left out of sums and products."""
 
     def __init__(self, editor: ModuleEditor) -> None:
-        self._editor = editor
-        self.out: list[Instruction] = []
+        super().__init__(editor)
         self.boolean = editor.find_type(Op.TYPE_BOOL)
         self.word = editor.find_type(Op.TYPE_INT, 32, 0)
         self.zero = self.make_constant(0)
         self._two_words = editor.declare_struct(self.word, self.word)
         self._signed: set[Pair] = set()
         """Pairs that were widened from signed words."""
-
-    def emit(self, opcode: int, type_id: int, *operands: int) -> int:
-        """Append an instruction, and return the id of its result."""
-        made = self._editor.make_id()
-        self.out.append((opcode, (type_id, made, *operands)))
-        return made
 
     def operate(self, opcode: int, *operands: int) -> int:
         """Append an operation on words."""

@@ -101,17 +101,11 @@ class CallForms:
     """How a device binds the calls of a kernel: in the form of its SPIR-V. A device that runs other
     code for some kernels has forms of its own."""
 
-    def make_dispatch(
-        self,
-        kernel: Kernel,
-        sizes: tuple[int, int],
-        count: int,
-        grid: Grid,
-        shape_words: bytes,
-        values: ParameterValues,
-    ) -> CallDispatch:
-        """Make the dispatch of `count` elements of a call."""
-        return make_dispatch(kernel, sizes, count, grid, shape_words, values)
+    def compose_parameters(
+        self, kernel: Kernel, count: int, shape_words: bytes, values: ParameterValues
+    ) -> bytes:
+        """Return the parameters of a dispatch of `count` elements."""
+        return kernel.compose_push(count, shape_words, values)
 
     def list_hidden_buffers(self, kernel: Kernel, scratch_bytes: int) -> dict[HiddenUse, int]:
         """Return the bytes of each buffer behind the arguments, in order."""

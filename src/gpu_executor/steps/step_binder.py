@@ -49,6 +49,7 @@ from gpu_executor.steps.call_binder import (
     HiddenBuffer,
     HiddenUse,
     bind_range,
+    get_set_layout,
     list_outputs_over_inputs,
 )
 from gpu_executor.steps.status import STATUS_BYTES, StatusCheck, StatusWord, list_pending
@@ -362,10 +363,19 @@ class StepBinder:
         key = signature, call.values.push, call.values.given_count, call.grid
         found = self._dispatches.get(key)
         if found is None:
-            kernel, sizes = signature.kernel, (plan.work_group, plan.per_invocation)
-            words, values = signature.shape_words, call.values
+            kernel, words, values = signature.kernel, signature.shape_words, call.values
             found = tuple(
-                (part, self._forms.make_dispatch(kernel, sizes, part.count, grid, words, values))
+                (
+                    part,
+                    CallDispatch(
+                        kernel,
+                        plan.work_group,
+                        plan.per_invocation,
+                        self._forms.compose_parameters(kernel, part.count, words, values),
+                        grid,
+                        get_set_layout(kernel),
+                    ),
+                )
                 for part, grid in split_call(plan, signature, self._info, call.grid)
             )
             remember(self._dispatches, key, found, MAX_DISPATCHES)

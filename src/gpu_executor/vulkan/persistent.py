@@ -12,12 +12,10 @@ import numpy.typing as npt
 
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.arrays.typed_array import Typed, is_typed_host_array, wrap_words
-from gpu_executor.backend import Backend
+from gpu_executor.backend import DeviceArrays
 from gpu_executor.calls.arguments import as_numbers
 from gpu_executor.calls.call import Array, arrays_to_explain
-from gpu_executor.calls.dispatch import CopiesToDevice, upload
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.graphs import Graph
 from gpu_executor.kernel import Kernel, Shape, to_native
 from gpu_executor.kernels import load
 from gpu_executor.plan import CallPlan, RunOptions
@@ -34,7 +32,7 @@ from gpu_executor.vulkan.vulkan_stats import Stats
 T = TypeVar("T")
 
 
-class PersistentVulkanBackend(Backend):
+class PersistentVulkanBackend(DeviceArrays):
     """An open GPU. Use it with `with`, or `close()` it. Thread-safe.
 
     Args:
@@ -239,39 +237,10 @@ class PersistentVulkanBackend(Backend):
         copy[...] = source
         return copy
 
-    @overload
-    def to_device(self, array: CopiesToDevice[T]) -> T: ...
-
-    @overload
-    def to_device(self, array: npt.ArrayLike) -> DeviceArray: ...
-
-    def to_device(self, array: Any) -> Any:
-        """Copy an array to device memory, so that kernels use it without transfers over the bus.
-
-        Args:
-            array (array): A NumPy array, a `FieldArray` or a `PointArray`. An array of this device
-                is returned as it is; one of another device is copied.
-
-        Returns:
-            A `DeviceArray`. A `FieldArray` stays one, in the representation that its field computes
-            with.
-        """
-        self._check_open()
-        return upload(self._session.device_memory, array)
-
     @property
     def array_device(self) -> DeviceMemory:
         """What holds the device arrays."""
         return self._session.device_memory
-
-    def synchronize(self) -> None:
-        """Wait for all calls on device arrays; raises the first error that one of them found."""
-        self._check_open()
-        self._session.device_memory.synchronize()
-
-    def graph(self, *inputs: Any) -> Graph:
-        self._check_open()
-        return Graph(self._session.device_memory, inputs)
 
     def import_array(self, array: Array) -> ImportedArray:
         """Let the device use an array's own memory. Importing costs about as much as a copy, so it

@@ -12,11 +12,10 @@ import numpy as np
 
 from gpu_executor.calls.call import Array
 from gpu_executor.errors import KernelError
-from gpu_executor.kernel import COUNT_BYTES, Grid, Kernel
+from gpu_executor.kernel import COUNT_BYTES, Kernel
 from gpu_executor.kernel.parameters import NO_VALUES, ParameterValues
 from gpu_executor.kernel.wgsl import PARAMETER_BYTES
 from gpu_executor.spirv import BlockMember
-from gpu_executor.steps.bound_steps import CallDispatch
 from gpu_executor.steps.call_binder import CallForms, HiddenUse
 from gpu_executor.webgpu.buffer_layout import WORD_BYTES
 from gpu_executor.webgpu.spirv_pipelines import is_readable
@@ -76,21 +75,14 @@ class WebGpuForms(CallForms):
     """How calls on device arrays are bound: the package's modules as with Vulkan, WGSL texts with
     words as parameters."""
 
-    def make_dispatch(
-        self,
-        kernel: Kernel,
-        sizes: tuple[int, int],
-        count: int,
-        grid: Grid,
-        shape_words: bytes,
-        values: ParameterValues,
-    ) -> CallDispatch:
+    def compose_parameters(
+        self, kernel: Kernel, count: int, shape_words: bytes, values: ParameterValues
+    ) -> bytes:
         if is_readable(kernel):
-            return super().make_dispatch(kernel, sizes, count, grid, shape_words, values)
+            return super().compose_parameters(kernel, count, shape_words, values)
         number = values.given_count or struct.pack("<I", count)
         words = encode_fixed(kernel, number, shape_words)
-        words += encode_values(kernel, shape_words, values)
-        return CallDispatch(kernel, *sizes, words, grid, kernel.bindings)
+        return words + encode_values(kernel, shape_words, values)
 
     def list_hidden_buffers(self, kernel: Kernel, scratch_bytes: int) -> dict[HiddenUse, int]:
         hidden = super().list_hidden_buffers(kernel, scratch_bytes)

@@ -5,21 +5,17 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-import functools
 import sys
-import threading
 import weakref
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 
-import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.arrays.device_array import DeviceArray
-from gpu_executor.arrays.idle_memory import IdleItem, IdleMemory, MemoryUse
-from gpu_executor.arrays.result_memory import MIN_RECYCLED_BYTES, ResultMemoryPool
-from gpu_executor.backend import ArrayImport, PlainArrays, refuse
+from gpu_executor.arrays.idle_memory import IdleMemory, MemoryUse
+from gpu_executor.backend import ArrayImport, DeviceArrays, PlainArrays, refuse
 from gpu_executor.calls.arguments import check_is_kernel, collect_jobs, iterate, parse_count
 from gpu_executor.calls.call import (
     Array,
@@ -32,19 +28,17 @@ from gpu_executor.calls.call import (
     iterate_params,
     name_job,
 )
-from gpu_executor.calls.dispatch import CopiesToDevice, upload
 from gpu_executor.calls.streams import SequentialStream, StreamJob
 from gpu_executor.common.fork import DISOWNED, register_fork_handler
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.errors import ClosedError, DeviceLostError
-from gpu_executor.graphs import Graph
-from gpu_executor.kernel import Kernel, Shape
+from gpu_executor.kernel import Kernel
 from gpu_executor.kernels import load, names
-from gpu_executor.plan import CallPlan, Plan, round_up_to_class
+from gpu_executor.plan import CallPlan, Plan
 from gpu_executor.plan.plan import plan_on_device
 from gpu_executor.settings import Settings, resolve_settings
 from gpu_executor.telemetry.profile import StageProfile
 from gpu_executor.telemetry.spans import TraceFile
+from gpu_executor.webgpu.active_calls import ActiveCalls
 from gpu_executor.webgpu.boundaries import (
     BucketBoundaries,
     BucketHistory,
@@ -57,6 +51,7 @@ from gpu_executor.webgpu.chunking import ChunkPlanner
 from gpu_executor.webgpu.device import WebGpuDevice
 from gpu_executor.webgpu.device_memory import WebGpuMemory
 from gpu_executor.webgpu.native_queue import open_queue
+from gpu_executor.webgpu.output_allocator import OutputAllocator
 from gpu_executor.webgpu.pipelines import PipelineCompiler
 from gpu_executor.webgpu.scheduler import TaskScheduler
 from gpu_executor.webgpu.spirv_pipelines import is_readable
@@ -64,13 +59,9 @@ from gpu_executor.webgpu.step_stream import StepStream
 from gpu_executor.webgpu.wgpu_stats import BucketStats, WgpuStats
 
 T = TypeVar("T")
-DEVICE_LOST = -4
-"""VK_ERROR_DEVICE_LOST: a lost WebGPU device is reported with Vulkan's error code."""
-MAX_RESULT_BYTES = 256 << 20
-"""The bytes of the largest result whose memory is kept for later results."""
 
 
-class WgpuExecutor(PlainArrays):
+class WgpuExecutor(DeviceArrays, PlainArrays):
     """Runs kernels on a WebGPU device that stays open. Calls may come from any thread. Use it in a
     `with` statement, or `close()` it.
 
@@ -326,39 +317,10 @@ class WgpuExecutor(PlainArrays):
             self._pipelines.compile(kernel, bucket)
             self._settle_idle_memory(self._scheduler.warm_up(kernel, bucket))
 
-    @overload
-    def to_device(self, array: CopiesToDevice[T]) -> T: ...
-
-    @overload
-    def to_device(self, array: npt.ArrayLike) -> DeviceArray: ...
-
-    def to_device(self, array: Any) -> Any:
-        """Copy an array to device memory, so that kernels use it without transfers.
-
-        Args:
-            array (array): A NumPy array, a `FieldArray` or a `PointArray`. An array of this device
-                is returned as it is; one of another device is copied.
-
-        Returns:
-            A `DeviceArray`. A `FieldArray` stays one, in the representation that its field computes
-            with.
-        """
-        self._check_open()
-        return upload(self._device_memory, array)
-
     @property
     def array_device(self) -> WebGpuMemory:
         """What holds the device arrays."""
         return self._device_memory
-
-    def synchronize(self) -> None:
-        """Wait for all calls on device arrays; raises the first error that one of them found."""
-        self._check_open()
-        self._device_memory.synchronize()
-
-    def graph(self, *inputs: Any) -> Graph:
-        self._check_open()
-        return Graph(self._device_memory, inputs)
 
     def import_array(self, array: Array) -> ArrayImport:
         raise refuse("import_array", self.name)
@@ -504,109 +466,3 @@ class WgpuExecutor(PlainArrays):
     def __repr__(self) -> str:
         state = "open" if self._finalizer.alive else "closed"
         return f"<WgpuExecutor on {self._device.name}, {state}>"
-
-
-class ActiveCalls:
-    """The calls that are running. Each call does its work inside a `with` statement.
-
-    Closing waits for these calls and refuses later ones. A call that fails because the device is
-    lost raises `DeviceLostError`, and so does every call after it.
-    """
-
-    def __init__(self, device: WebGpuDevice) -> None:
-        self._device = device
-        self._changed = threading.Condition()
-        self._count = 0
-        self._closed = self._lost = False
-
-    def __enter__(self) -> None:
-        if self._lost:
-            self._raise_lost(None)
-        with self._changed:
-            if self._closed:
-                raise ClosedError("the executor is closed; open another one")
-            self._count += 1
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        with self._changed:
-            self._count -= 1
-            self._changed.notify_all()
-        # A lost device raises errors of many types, so test the device itself.
-        if isinstance(error, Exception) and self._device.is_lost():
-            # Nothing may be submitted from now on: wgpu-native would end the process.
-            self._lost = True
-            self._raise_lost(error)
-
-    def close(self) -> bool:
-        """Refuse further calls and wait for the active ones; return whether this was the first
-        `close`."""
-        with self._changed:
-            first, self._closed = not self._closed, True
-            while self._count:
-                self._changed.wait()
-        return first
-
-    def _raise_lost(self, error: Exception | None) -> None:
-        meaning = f"{self._device.name} is lost; reopen the backend"
-        raise DeviceLostError("WebGPU", DEVICE_LOST, meaning) from error
-
-
-class OutputAllocator:
-    """Allocates the arrays of results. Large arrays reuse the memory of dropped results."""
-
-    def __init__(self, *, max_bytes: int = MAX_RESULT_BYTES) -> None:
-        self._memory: ResultMemoryPool[None] = ResultMemoryPool()
-        self._max_bytes = max_bytes
-
-    @property
-    def bytes_recycled(self) -> int:
-        """The bytes of all recycled memory, with those of results that the caller holds."""
-        return self._memory.nbytes
-
-    def allocate(self, call: Call) -> int:
-        """Allocate a call's outputs, unless the caller passed `out`; return the bytes of recycled
-        memory among them.
-        """
-        if call.results:
-            return 0
-        sizes = [output.nbytes for output in call.signature.outputs]
-        call.set_outputs(
-            [
-                self._allocate(shape, dtype, nbytes)
-                for (shape, dtype), nbytes in zip(call.signature.results, sizes, strict=True)
-            ]
-        )
-        return sum(nbytes for nbytes in sizes if self._recycles(nbytes))
-
-    def list_idle(self) -> list[IdleItem]:
-        """List the memory of all results, because no one can tell when a caller drops its result.
-
-        The memory of a result that the caller holds is then freed when it is dropped.
-        """
-        self._memory.remove_held()
-        return [
-            IdleItem(entry.last_used, functools.partial(self._memory.remove, entry))
-            for entry in self._memory.list_entries()
-        ]
-
-    def count_idle(self) -> int:
-        """Return the bytes of the memory of dropped results."""
-        return self._memory.count_unused_bytes()
-
-    def clear(self) -> None:
-        """Free the memory that is kept from earlier results."""
-        for entry in self._memory.list_entries():
-            self._memory.remove(entry)
-
-    def _allocate(self, shape: Shape, dtype: np.dtype[Any], nbytes: int) -> Array:
-        if not self._recycles(nbytes):
-            return np.empty(shape, dtype)
-        found = self._memory.find(nbytes)
-        if found is not None:
-            return np.ndarray(shape, dtype, found[0])
-        memory = np.empty(round_up_to_class(nbytes), np.uint8)
-        self._memory.add(nbytes, memory, None)
-        return np.ndarray(shape, dtype, memory)
-
-    def _recycles(self, nbytes: int) -> bool:
-        return MIN_RECYCLED_BYTES <= nbytes <= self._max_bytes
