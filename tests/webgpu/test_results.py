@@ -15,7 +15,7 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.arrays.result_memory import MAX_PROBES, MIN_RECYCLED_BYTES
 from gpu_executor.plan import round_up_to_class
-from gpu_executor.webgpu import wgpu_executor
+from gpu_executor.webgpu import output_allocator
 from gpu_executor.webgpu.buffer_set import BufferSet
 from tests.conftest import OpenWebGpu
 from tests.support.jobs import ADD_U32, FQ_ADD, TOO_LARGE, Array, check_sums, word_jobs
@@ -59,7 +59,7 @@ fn main(
 
 @pytest.fixture(autouse=True)
 def recycle_smaller_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wgpu_executor, "MIN_RECYCLED_BYTES", RECYCLED_BYTES)
+    monkeypatch.setattr(output_allocator, "MIN_RECYCLED_BYTES", RECYCLED_BYTES)
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +174,7 @@ def test_the_outputs_of_one_call_are_reused_separately(open_webgpu: OpenWebGpu) 
 def test_small_and_very_large_results_own_their_memory(
     open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wgpu_executor, "MIN_RECYCLED_BYTES", MIN_RECYCLED_BYTES)
+    monkeypatch.setattr(output_allocator, "MIN_RECYCLED_BYTES", MIN_RECYCLED_BYTES)
     gpu = open_webgpu()
     gpu._outputs._max_bytes = MIN_RECYCLED_BYTES + 400
     words = MIN_RECYCLED_BYTES // 4
