@@ -17,7 +17,6 @@ from gpu_executor.webgpu import device as webgpu_device
 from tests.conftest import elements
 from tests.support.curves_under_test import (
     FILLS_WORDS,
-    NAMED_CURVES,
     SMALL,
     SMALL_QUADRATIC,
     check_msm,
@@ -79,8 +78,9 @@ def test_an_extension_field(backend: gx.WgpuExecutor) -> None:
     assert field.inverse(there).tolist() == field.inverse(host).tolist()
 
 
-@pytest.mark.parametrize("bits", [32, 416, 417, 768])
-@pytest.mark.parametrize("operation", ["add", "sub", "mont_mul"])
+@pytest.mark.parametrize(
+    ("bits", "operation"), [(32, "mont_mul"), (64, "sub"), (417, "add"), (768, "mont_mul")]
+)
 def test_checked_kernels_of_every_width(
     backend: gx.WgpuExecutor, bits: int, operation: str
 ) -> None:
@@ -120,7 +120,7 @@ def test_msm(backend: gx.WgpuExecutor, curve: Curve) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMED_CURVES)
+@pytest.mark.parametrize("name", ["BLS12_381_G1", "BN254_G2", "BLS12_381_G2"])
 def test_msm_of_named_curves(backend: gx.WgpuExecutor, name: str) -> None:
     check_msm(backend, get_curve(name), 20)
 
