@@ -162,6 +162,9 @@ class WebGpuMemory(StepDevice):
         thread holds the pool's lock, so the next allocation gives them back."""
         self._discarded: list[BufferReader] = []
         """Readers that an interrupt left: the callbacks of their mappings may still run."""
+        self._lent: set[Any] = set()
+        """The buffers of arrays. wgpu-py frees a buffer that nothing else refers to when the
+        garbage collector finds its array in a cycle, even though the array gives it back here."""
         self._counting = threading.Lock()
         self._settling = threading.Lock()
         """Held while status words are read for good."""
@@ -190,6 +193,7 @@ class WebGpuMemory(StepDevice):
             self.give_back()
             (buffer,) = self._pool.acquire([(max(nbytes, 4), self._usage)], wait=False)
         with self._counting:
+            self._lent.add(buffer)
             self.bytes_in_use += buffer.size
         return buffer
 
@@ -206,9 +210,10 @@ class WebGpuMemory(StepDevice):
                 buffer = self._released.popleft()
             except IndexError:  # another thread was faster
                 break
-            self._pool.release(buffer)
             with self._counting:
+                self._lent.discard(buffer)
                 self.bytes_in_use -= buffer.size
+            self._pool.release(buffer)
             found = True
         return found
 
