@@ -120,6 +120,6 @@ def test_the_buffer_of_an_array_in_a_reference_cycle_is_used_again(open_webgpu: 
     cycle.append(cycle)
     del cycle
     gc.collect()
-    found = gpu.to_device(words)
+    found: Any = gpu.to_device(words)
     assert id(found.storage.buffer) == number
     assert gpu.run(ADD_U32, found, found).tolist() == (2 * words).tolist()
