@@ -18,7 +18,7 @@ from gpu_executor.calls.call import Array
 from gpu_executor.calls.dispatch import copy_array
 from gpu_executor.common.fork import DISOWNED
 from gpu_executor.common.lru import LruCache
-from gpu_executor.errors import ClosedError, GpuError
+from gpu_executor.errors import ClosedError, GpuError, OutOfMemoryError
 from gpu_executor.kernel import Shape, to_native
 from gpu_executor.steps.graph_dependencies import GraphDependencies
 from gpu_executor.steps.status import STATUS_BYTES, STATUS_CLEAR, StatusCheck
@@ -35,6 +35,8 @@ MAX_CACHED = 256
 """Values that `WebGpuMemory.cache` holds, such as tables of twiddles."""
 MAX_UNREAD_CHECKS = 256
 """Checked calls that may be submitted before the status words of all are read together."""
+MIN_READ_BYTES = 1024
+"""An array is read in no smaller pieces."""
 UNLIMITED = 1 << 40
 """WebGPU does not tell how much memory a device has."""
 
@@ -265,8 +267,18 @@ class WebGpuMemory(StepDevice):
         return fetched
 
     def read(self, buffer: Any, offset: int, target: Array) -> None:
-        """Copy bytes of a buffer from a multiple of 4 on to an array; waits for the device."""
-        self._read_ranges([(buffer, offset, -(-target.nbytes // 4) * 4)], target)
+        """Copy bytes of a buffer from a multiple of 4 on to an array; waits for the device. It goes
+        in halves where the memory limit leaves no room for the whole."""
+        nbytes = -(-target.nbytes // 4) * 4
+        try:
+            self._read_ranges([(buffer, offset, nbytes)], target)
+        except OutOfMemoryError:
+            half = nbytes // 8 * 4
+            if half < MIN_READ_BYTES or not target.flags.c_contiguous:
+                raise
+            flat = target.reshape(-1).view(np.uint8)
+            self.read(buffer, offset, flat[:half])
+            self.read(buffer, offset + half, flat[half:])
 
     def _read_ranges(self, ranges: Sequence[tuple[Any, int, int]], target: Array) -> None:
         """Copy ranges of buffers, each an offset and a size, to an array, one behind the other."""
