@@ -320,7 +320,7 @@ def test_a_waiting_call_gets_the_set_that_warm_up_made(
 
 def test_an_array_is_fetched_where_the_limit_leaves_little_room(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu(settings=gx.Settings(memory_limit=1 << 20))
-    arrays = []
+    arrays: list[gx.DeviceArray] = []
     with pytest.raises(OutOfMemoryError, match="exceed GPU_MEMORY_LIMIT"):
         while True:
             arrays.append(gpu.to_device(np.arange(9999, dtype=np.uint32) + len(arrays)))
