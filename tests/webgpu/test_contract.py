@@ -153,6 +153,19 @@ def test_an_in_out_argument_changes_only_in_place(each_webgpu: gx.WgpuExecutor, 
         np.testing.assert_array_equal(old, b)
 
 
+def test_an_in_out_argument_in_the_array_of_an_input(each_webgpu: gx.WgpuExecutor) -> None:
+    """WebGPU takes no buffer as an input and as an output, so the kernel gets a copy."""
+    given = some_words(300)
+    x, y, _ = np.split(given, 3)
+    for written in (slice(100, 200), slice(200, 300)):
+        both, old = each_webgpu.to_device(given), each_webgpu.to_device(np.zeros_like(y))
+        each_webgpu.run(ADD_TO, both[:100], both[100:200], out=(both[written], old))
+        expected = given.copy()
+        expected[written] = x + y
+        np.testing.assert_array_equal(both.numpy(), expected)
+        np.testing.assert_array_equal(old.numpy(), y)
+
+
 def test_in_out_arguments_are_chunked(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
     gpu._device.limits["max-storage-buffer-binding-size"] = 4 * 30_000

@@ -3,6 +3,7 @@ needs."""
 
 from __future__ import annotations
 
+import gc
 import random
 from typing import Any
 
@@ -108,3 +109,17 @@ def test_trim_releases_all_idle_memory(open_webgpu: OpenWebGpu) -> None:
     gpu.trim()
     assert check_idle(gpu, gx.Settings().idle_memory).bytes_idle == 0
     check_sums(gpu.run_batch(ADD_U32, jobs), jobs)
+
+
+def test_the_buffer_of_an_array_in_a_reference_cycle_is_used_again(open_webgpu: OpenWebGpu) -> None:
+    gpu, words = open_webgpu(), np.arange(1000, dtype=np.uint32)
+    cycle: list[Any] = [gpu.to_device(words)]
+    buffer = cycle[0].storage.buffer
+    number = id(buffer)
+    del buffer
+    cycle.append(cycle)
+    del cycle
+    gc.collect()
+    found: Any = gpu.to_device(words)
+    assert id(found.storage.buffer) == number
+    assert gpu.run(ADD_U32, found, found).tolist() == (2 * words).tolist()

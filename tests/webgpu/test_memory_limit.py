@@ -16,7 +16,9 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
+from gpu_executor.errors import OutOfMemoryError
 from gpu_executor.webgpu.buffer_pool import BufferPool
+from tests.conftest import OpenWebGpu
 from tests.support.jobs import ADD_U32
 from tests.support.threads import PATIENCE, in_background
 from tests.support.webgpu import COPY, LARGEST, FakeBuffer, FakeDevice, acquire_one
@@ -314,3 +316,13 @@ def test_a_waiting_call_gets_the_set_that_warm_up_made(
         thread, results = calls[0]
         thread.join(PATIENCE)
         np.testing.assert_array_equal(results, [2 * x])
+
+
+def test_an_array_is_fetched_where_the_limit_leaves_little_room(open_webgpu: OpenWebGpu) -> None:
+    gpu = open_webgpu(settings=gx.Settings(memory_limit=1 << 20))
+    arrays: list[gx.DeviceArray] = []
+    with pytest.raises(OutOfMemoryError, match="exceed GPU_MEMORY_LIMIT"):
+        while True:
+            arrays.append(gpu.to_device(np.arange(9999, dtype=np.uint32) + len(arrays)))
+    for number, array in enumerate(arrays):
+        assert array.tolist() == list(range(number, number + 9999))

@@ -44,6 +44,49 @@ def follow_constants(code: bytes, *, unroll: bool) -> bytes:
     return editor.encode()
 
 
+def breaks_loop_in_switch(code: bytes) -> bool:
+    """Whether a branch inside of a switch ends the loop around the switch. GLSL has no such branch;
+    compilers make one of a `return` there."""
+    body: list[Instruction] = []
+    for opcode, operands in ModuleEditor(code).functions:
+        body.append((opcode, operands))
+        if opcode == Op.FUNCTION_END:
+            _, blocks = _split_function(body)
+            body = []
+            if _find_break_in_switch(blocks):
+                return True
+    return False
+
+
+def _find_break_in_switch(blocks: dict[int, _Block]) -> bool:
+    """Whether a function has such a branch."""
+    switches = [label for label, block in blocks.items() if block.branch[0] == Op.SWITCH]
+    headers = [label for label, block in blocks.items() if block.is_loop()] if switches else []
+    loops = [(header, _list_construct(blocks, header, set())) for header in headers]
+    for switch in switches:
+        around = [blocks[header].merge for header, inside in loops if switch in inside]
+        outside = {each for merge in around if merge is not None for each in merge[1][:2]}
+        ends = {merge[1][0] for merge in around if merge is not None}
+        for label in _list_construct(blocks, switch, outside) - {switch}:
+            if ends.intersection(blocks[label].list_targets()):
+                return True
+    return False
+
+
+def _list_construct(blocks: dict[int, _Block], header: int, outside: set[int]) -> set[int]:
+    """The blocks from a header on that come before its merge block and are not `outside`."""
+    merge = blocks[header].merge
+    stops = outside if merge is None else outside | {merge[1][0]}
+    found: set[int] = set()
+    waiting = [header]
+    while waiting:
+        label = waiting.pop()
+        if label not in found and label not in stops:
+            found.add(label)
+            waiting += blocks[label].list_targets()
+    return found
+
+
 def _follow_function(
     editor: ModuleEditor, folder: ConstantFolder, body: list[Instruction], *, unroll: bool
 ) -> list[Instruction]:
@@ -327,7 +370,10 @@ class _FunctionCopy:
                 raise _NotConstantError(block.label)
             merge, named = block.merge
             count = 2 if stays_loop else 1
-            names = [self._find_label(each) for each in named[:count]]
+            # The header of a loop of one block is its own continue target.
+            names = [
+                label if each == block.label else self._find_label(each) for each in named[:count]
+            ]
             self._merged.update(names)
             self._out.append((merge, (*names, *named[count:])))
         targets = _list_targets(opcode, operands)

@@ -9,6 +9,7 @@
 - Buffers are read and written: a call may bind one buffer as an input and as an output, which
   WebGPU allows for equal accesses only.
 - The place of a bit has the type of the word that is searched.
+- No branch inside of a switch ends the loop around the switch: naga would end the switch.
 
 What has no such form is refused.
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 from gpu_executor.errors import SpirvError
 from gpu_executor.spirv.ballots import lower_ballot_find_lsb
+from gpu_executor.spirv.control_flow import breaks_loop_in_switch
 from gpu_executor.spirv.editor import Instruction, InstructionWriter, ModuleEditor, Op
 from gpu_executor.spirv.module import BUILT_IN, NON_READABLE, NON_WRITABLE
 
@@ -59,6 +61,8 @@ _S_MOD = 139
 
 def rewrite_for_naga(code: bytes) -> bytes:
     """Return the module in the forms above."""
+    if breaks_loop_in_switch(code):
+        raise SpirvError("a branch inside of a switch ends a loop, which naga does not read so")
     return lower_ballot_find_lsb(_Rewriter(ModuleEditor(code)).run())
 
 

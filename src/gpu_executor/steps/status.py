@@ -59,7 +59,7 @@ class StatusCheck:
         """`make_error` makes the error from a status word that the kernel has lowered."""
         self.word, self._make_error = word, make_error
         self._code: int | None = None
-        """The status word, once it is used for another check."""
+        """The status word, once it is read for good or used for another check."""
         self.was_raised = False
         """Whether its error was raised, so that it is no news."""
         self.passed = False
@@ -68,9 +68,14 @@ class StatusCheck:
     def renew(self) -> StatusCheck:
         """The check of the next call with the same status word. This check keeps what it found; the
         device has completed its call."""
-        self._code = self.word.read()
+        if self._code is None:
+            self._code = self.word.read()
         self.word.clear()
         return StatusCheck(self.word, self._make_error)
+
+    def settle(self, code: int) -> None:
+        """Keep the status word that the completed call has left."""
+        self._code, self.passed = code, code == STATUS_CLEAR
 
     @classmethod
     def of_range(cls, word: StatusWord, kernel: Kernel, start: int) -> StatusCheck:

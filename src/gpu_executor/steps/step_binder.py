@@ -337,6 +337,8 @@ class StepBinder:
             if operand.is_output:
                 if output in apart:
                     made = self._device.empty(array.shape, array.dtype)
+                    if operand.is_input:
+                        self._bind_copy(ArrayCopy(array, made), bound)
                     written_back.append(ArrayCopy(made, array))
                     array = made  # noqa: PLW2901
                 output += 1

@@ -18,7 +18,7 @@ from gpu_executor.calls.call import Array
 from gpu_executor.calls.dispatch import copy_array
 from gpu_executor.common.fork import DISOWNED
 from gpu_executor.common.lru import LruCache
-from gpu_executor.errors import ClosedError, GpuError
+from gpu_executor.errors import ClosedError, GpuError, OutOfMemoryError
 from gpu_executor.kernel import Shape, to_native
 from gpu_executor.steps.graph_dependencies import GraphDependencies
 from gpu_executor.steps.status import STATUS_BYTES, STATUS_CLEAR, StatusCheck
@@ -33,6 +33,10 @@ from gpu_executor.webgpu.step_stream import StepStream
 
 MAX_CACHED = 256
 """Values that `WebGpuMemory.cache` holds, such as tables of twiddles."""
+MAX_UNREAD_CHECKS = 256
+"""Checked calls that may be submitted before the status words of all are read together."""
+MIN_READ_BYTES = 1024
+"""An array is read in no smaller pieces."""
 UNLIMITED = 1 << 40
 """WebGPU does not tell how much memory a device has."""
 
@@ -83,13 +87,15 @@ class WebGpuGraph:
     def __init__(
         self,
         submit: Callable[[Sequence[StorageStep]], None],
+        settle_checks: Callable[[], None],
         steps: Sequence[StorageStep],
         made: Sequence[DeviceStorage],
         count: int,
     ) -> None:
         """`made` are the storages whose contents the steps compute; `count` is the number of steps
         before they were bound."""
-        self._submit, self._steps, self._count = submit, list(steps), count
+        self._submit, self._settle_checks = submit, settle_checks
+        self._steps, self._count = list(steps), count
         self._pending = list(made)
         self._dependencies = GraphDependencies(steps, made)
 
@@ -103,7 +109,10 @@ class WebGpuGraph:
 
     def _renew_checks(self) -> Mapping[StatusCheck, StatusCheck]:
         """New checks for this run, by those of the run before."""
-        renewed = {step.check: step.check.renew() for step in self._steps if step.check is not None}
+        checks = [step.check for step in self._steps if step.check is not None]
+        if checks:
+            self._settle_checks()
+        renewed = {check: check.renew() for check in checks}
         if renewed:
             self._steps = [
                 step if step.check is None else step._replace(check=renewed[step.check])
@@ -155,7 +164,12 @@ class WebGpuMemory(StepDevice):
         thread holds the pool's lock, so the next allocation gives them back."""
         self._discarded: list[BufferReader] = []
         """Readers that an interrupt left: the callbacks of their mappings may still run."""
+        self._lent: set[Any] = set()
+        """The buffers of arrays. wgpu-py frees a buffer that nothing else refers to when the
+        garbage collector finds its array in a cycle, even though the array gives it back here."""
         self._counting = threading.Lock()
+        self._settling = threading.Lock()
+        """Held while status words are read for good."""
         self.bytes_in_use = 0
         """Bytes of the buffers of arrays."""
         self.closed = False
@@ -181,6 +195,7 @@ class WebGpuMemory(StepDevice):
             self.give_back()
             (buffer,) = self._pool.acquire([(max(nbytes, 4), self._usage)], wait=False)
         with self._counting:
+            self._lent.add(buffer)
             self.bytes_in_use += buffer.size
         return buffer
 
@@ -197,9 +212,10 @@ class WebGpuMemory(StepDevice):
                 buffer = self._released.popleft()
             except IndexError:  # another thread was faster
                 break
-            self._pool.release(buffer)
             with self._counting:
+                self._lent.discard(buffer)
                 self.bytes_in_use -= buffer.size
+            self._pool.release(buffer)
             found = True
         return found
 
@@ -247,19 +263,35 @@ class WebGpuMemory(StepDevice):
         fetched = np.empty(array.shape, array.dtype) if out is None else out
         if array.nbytes:
             self.read(storage.buffer, array.offset, fetched)
-        for check in storage.checks:
-            check.raise_error()
+        self._raise_errors(storage)
         return fetched
 
     def read(self, buffer: Any, offset: int, target: Array) -> None:
-        """Copy bytes of a buffer from a multiple of 4 on to an array; waits for the device."""
+        """Copy bytes of a buffer from a multiple of 4 on to an array; waits for the device. It goes
+        in halves where the memory limit leaves no room for the whole."""
         nbytes = -(-target.nbytes // 4) * 4
+        try:
+            self._read_ranges([(buffer, offset, nbytes)], target)
+        except OutOfMemoryError:
+            half = nbytes // 8 * 4
+            if half < MIN_READ_BYTES or not target.flags.c_contiguous:
+                raise
+            flat = target.reshape(-1).view(np.uint8)
+            self.read(buffer, offset, flat[:half])
+            self.read(buffer, offset + half, flat[half:])
+
+    def _read_ranges(self, ranges: Sequence[tuple[Any, int, int]], target: Array) -> None:
+        """Copy ranges of buffers, each an offset and a size, to an array, one behind the other."""
+        nbytes = sum(size for _, _, size in ranges)
         with self._active:
             (staging,) = self._pool.acquire([(nbytes, self._staging_usage)], wait=False)
             reader = self._queue.make_reader(staging)
             try:
-                submission = self.stream.copy(BufferCopy(buffer, offset, staging, 0, nbytes))
-                reader.begin_map(nbytes, submission)
+                copies, at = [], 0
+                for buffer, offset, size in ranges:
+                    copies.append(BufferCopy(buffer, offset, staging, at, size))
+                    at += size
+                reader.begin_map(nbytes, self.stream.copy(copies))
                 copy_out(reader.wait(), 0, target)
                 reader.unmap()
             except BaseException:
@@ -267,6 +299,25 @@ class WebGpuMemory(StepDevice):
                 self._pool.destroy(staging)
                 raise
             self._pool.release(staging)
+
+    # --- status words ---
+
+    def settle_checks(self) -> None:
+        """Read the status words of all calls that were submitted, in one copy; waits for them."""
+        with self._settling:  # no graph clears a word before it is read
+            checks = self.stream.list_unread_checks()
+            if checks:
+                codes = np.empty(len(checks), np.uint32)
+                words = [(check.word.buffer, check.word.offset, STATUS_BYTES) for check in checks]
+                self._read_ranges(words, codes)
+                self.stream.settle_checks(dict(zip(checks, codes.tolist(), strict=True)))
+
+    def _raise_errors(self, storage: DeviceStorage) -> None:
+        """Raise the error of a call that the contents of a storage depend on, if there is one."""
+        if any(not check.passed for check in storage.checks):
+            self.settle_checks()
+        for check in storage.checks:
+            check.raise_error()
 
     # --- order ---
 
@@ -279,26 +330,28 @@ class WebGpuMemory(StepDevice):
     def check(self, array: DeviceArray) -> None:
         """Wait as `wait_for` does, and raise the error of a call that the array depends on."""
         self.wait_for(array)
-        for check in self._binder.find_storage(array).checks:
-            check.raise_error()
+        self._raise_errors(self._binder.find_storage(array))
 
     def synchronize(self) -> None:
         """Wait for everything submitted before; raises the first error that a call found."""
         with self._active:
             self.stream.wait()
             self.give_back()
-        for check in self.stream.take_checks():
+        self.settle_checks()
+        for check in self.stream.take_failed_checks():
             if not check.was_raised:
                 check.raise_error()
 
     def _submit_bound(self, steps: Sequence[StorageStep]) -> None:
         with self._active:
             self.stream.submit(steps)
+        if len(self.stream.unread_checks) >= MAX_UNREAD_CHECKS:
+            self.settle_checks()
 
     def _record_bound(
         self, steps: Sequence[StorageStep], made: Sequence[DeviceStorage], count: int
     ) -> WebGpuGraph:
-        return WebGpuGraph(self._submit_bound, steps, made, count)
+        return WebGpuGraph(self._submit_bound, self.settle_checks, steps, made, count)
 
     def cache(self, key: Hashable, make: Callable[[], T]) -> T:
         """The cached value of the key, made if there is none; the cache is LRU."""

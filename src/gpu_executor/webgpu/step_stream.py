@@ -7,7 +7,7 @@ encoded anew for each submission; pipelines, bind groups and parameters are cach
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gpu_executor.calls.dispatch import Dispatch
@@ -61,8 +61,10 @@ class StepStream:
         self.submissions = self.dispatches = 0
         self._last: Any = None
         """The latest submission."""
-        self._checks: list[StatusCheck] = []
-        """Checks of calls that no `synchronize` has looked at yet."""
+        self.unread_checks: dict[StatusCheck, None] = {}
+        """Checks of calls whose status words were not read yet."""
+        self._failed: list[StatusCheck] = []
+        """Checks that found an error, since the last `synchronize`."""
 
     def submit(self, steps: Sequence[StorageStep]) -> None:
         """Run steps in order, after everything submitted before; returns at once."""
@@ -91,7 +93,7 @@ class StepStream:
                     commands = []
                     self._device.device.queue.write_buffer(work.buffer, work.offset, work.data)
                 if step.check is not None:
-                    self._checks.append(step.check)
+                    self.unread_checks[step.check] = None
             self._send(commands)
 
     def write(self, buffer: Any, offset: int, data: Any) -> None:
@@ -99,21 +101,35 @@ class StepStream:
         with self._lock:
             self._device.device.queue.write_buffer(buffer, offset, data)
 
-    def copy(self, copy: BufferCopy) -> Any:
-        """Submit a copy, after everything submitted before; return the submission."""
+    def copy(self, copies: Sequence[BufferCopy]) -> Any:
+        """Submit copies, after everything submitted before; return the submission."""
         with self._lock:
-            self._send([copy])
+            self._send(copies)
             return self._last
 
     def wait(self) -> None:
         """Wait for everything submitted before."""
         self._queue.wait(self._last)
 
-    def take_checks(self) -> list[StatusCheck]:
-        """The checks of everything submitted since the last call of this function."""
+    def settle_checks(self, codes: Mapping[StatusCheck, int]) -> None:
+        """Note the status words of completed calls."""
         with self._lock:
-            found, self._checks = self._checks, []
+            for check, code in codes.items():
+                check.settle(code)
+                self.unread_checks.pop(check, None)
+                if not check.passed:
+                    self._failed.append(check)
+
+    def take_failed_checks(self) -> list[StatusCheck]:
+        """The checks that found an error since the last call of this function."""
+        with self._lock:
+            found, self._failed = self._failed, []
         return found
+
+    def list_unread_checks(self) -> list[StatusCheck]:
+        """The checks of calls that were submitted, and whose status words were not read yet."""
+        with self._lock:
+            return list(self.unread_checks)
 
     def _send(self, commands: Sequence[Command]) -> None:
         if commands:
