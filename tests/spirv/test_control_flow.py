@@ -11,8 +11,7 @@ from gpu_executor.spirv.control_flow import breaks_loop_in_switch, follow_consta
 from gpu_executor.spirv.dead_code import remove_dead_code
 from gpu_executor.spirv.editor import ModuleEditor, Op
 from gpu_executor.spirv.naga_forms import rewrite_for_naga
-from tests.spirv.test_passes import validate
-from tests.support.glsl import compile_glsl
+from tests.support.glsl import compile_glsl, validate_spirv
 
 HEAD = """
 #extension GL_EXT_control_flow_attributes : require
@@ -50,7 +49,7 @@ def test_a_loop_of_one_block_inside_of_an_unrolled_one() -> None:
     unrolled = remove_dead_code(follow_constants(code, unroll=True))
     loops = [each for each, _ in ModuleEditor(unrolled).functions if each == Op.LOOP_MERGE]
     assert len(loops) == 3
-    assert not validate(unrolled)
+    assert not validate_spirv(unrolled)
     kernel = gx.Kernel.from_spirv(unrolled, count=True, buffers=["in u4", "out u4"], name="rounds")
     words = np.arange(1000, dtype=np.uint32) * 0x9E3779B1
     with gx.PersistentVulkanBackend() as gpu:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,25 +13,17 @@ from gpu_executor.spirv import remove_unroll_hints
 from gpu_executor.spirv.editor import ModuleEditor, Op
 from gpu_executor.spirv.int64_lowering import lower_int64
 from gpu_executor.spirv.specialization import specialize
+from tests.support.glsl import validate_spirv
 
 NAMES = [source.stem for source in build.sources()]
 UNROLL = 1
-
-
-def validate(code: bytes) -> str:
-    """What spirv-val says against a module."""
-    command = ["spirv-val", "--target-env", "vulkan1.2", "-"]
-    done = subprocess.run(
-        command, input=code, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
-    )
-    return done.stdout.decode()
 
 
 def check_all(prepare: Callable[[str], bytes | None]) -> int:
     """Validate what `prepare` makes of each module, None for nothing, and return their number."""
     with ThreadPoolExecutor(2) as threads:
         made = {name: code for name in NAMES if (code := prepare(name)) is not None}
-        said = dict(zip(made, threads.map(validate, made.values()), strict=True))
+        said = dict(zip(made, threads.map(validate_spirv, made.values()), strict=True))
     assert not {name: text for name, text in said.items() if text}
     return len(made)
 
@@ -66,4 +57,4 @@ def test_a_module_without_hints_to_unroll_is_valid_and_differs_in_nothing_else(n
     assert len(code) == len(changed)
     differing = [n for n in range(0, len(code), 4) if code[n : n + 4] != changed[n : n + 4]]
     assert len(differing) == controls.count(UNROLL)
-    assert not validate(changed)
+    assert not validate_spirv(changed)

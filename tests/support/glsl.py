@@ -56,6 +56,15 @@ def assemble_spirv(text: str, version: str = "1.3") -> bytes:
     return subprocess.run(command, input=text.encode(), stdout=subprocess.PIPE, check=True).stdout
 
 
+def validate_spirv(code: bytes) -> str:
+    """What spirv-val says against a module."""
+    command = ["spirv-val", "--target-env", "vulkan1.2", "-"]
+    done = subprocess.run(
+        command, input=code, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
+    return done.stdout.decode()
+
+
 def shader(
     *buffers: str, push: str = "uint count;", size: str = "local_size_x_id = 0", more: str = ""
 ) -> bytes:
