@@ -8,6 +8,7 @@ from gpu_executor.bench import interfaces
 from gpu_executor.bench.interfaces import InterfaceTimes
 
 
+@pytest.mark.slow
 def test_every_operation_is_timed_by_both(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interfaces, "LENGTH", 1 << 8)
     monkeypatch.setattr(interfaces, "POINTS", 8)

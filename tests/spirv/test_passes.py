@@ -28,6 +28,7 @@ def check_all(prepare: Callable[[str], bytes | None]) -> int:
     return len(made)
 
 
+@pytest.mark.slow
 def test_modules_in_pairs_of_words_are_valid() -> None:
     def prepare(name: str) -> bytes | None:
         code = specialize(load_spirv(name), {})

