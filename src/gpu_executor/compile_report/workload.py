@@ -248,6 +248,9 @@ def _record_copies(device: RecordingDevice) -> None:
         device.add(copy, *choose_work_groups(copy, count, device.info, []))
     for unit in (1, 2, 4):
         device.add(catalogue.strided_copy_kernel(unit), STRIDED_COPY_WORK_GROUP, 1)
+        words_only = catalogue.strided_copy_kernel(unit, words_only=True)
+        # For a GPU without 8- and 16-bit integers in buffers.
+        device.add(words_only, STRIDED_COPY_WORK_GROUP, 1, chosen=unit == 4)
 
 
 def _record_sorts(device: RecordingDevice) -> None:

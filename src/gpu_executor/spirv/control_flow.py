@@ -15,7 +15,7 @@ from dataclasses import field
 from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import SpirvError
 from gpu_executor.spirv.editor import Instruction, ModuleEditor, Op
-from gpu_executor.spirv.folding import ConstantFolder
+from gpu_executor.spirv.folding import ConstantFolder, may_fold
 from gpu_executor.spirv.instructions import has_id, has_typed_result
 
 MAX_ROUNDS = 1024
@@ -31,7 +31,6 @@ def follow_constants(code: bytes, *, unroll: bool) -> bytes:
     ask to be unrolled and whose number of rounds is constant. It must be specialized."""
     editor = ModuleEditor(code)
     folder = ConstantFolder(editor)
-    before = editor.list_results()
     functions: list[Instruction] = []
     body: list[Instruction] = []
     for opcode, operands in editor.functions:
@@ -40,7 +39,7 @@ def follow_constants(code: bytes, *, unroll: bool) -> bytes:
             functions += _follow_function(editor, folder, body, unroll=unroll)
             body = []
     editor.functions = functions
-    editor.drop_names(before - editor.list_results())
+    editor.drop_names_of_results()
     return editor.encode()
 
 
@@ -119,13 +118,18 @@ class _NotConstantError(Exception):
         self.header = header
 
 
+_CodeLine = tuple[int, tuple[int, ...], tuple[int, ...], bool, bool]
+"""An instruction, which of its operands are ids, whether it has a result, and whether constants may
+decide the result: an unrolled loop copies it many times."""
+
+
 @dataclass(slots=True)
 class _Block:
     """A label and its instructions, up to a branch or return."""
 
     label: int
     phis: list[Instruction] = field(default_factory=list)
-    code: list[Instruction] = field(default_factory=list)
+    code: list[_CodeLine] = field(default_factory=list)
     """Without phis, the merge and the branch."""
     merge: Instruction | None = None
     branch: Instruction = (_UNREACHABLE, ())
@@ -137,11 +141,13 @@ class _Block:
         elif opcode in (Op.LOOP_MERGE, Op.SELECTION_MERGE):
             self.merge = opcode, operands
         else:
-            self.code.append((opcode, operands))
+            positions = _list_id_positions(opcode, len(operands))
+            has_result = has_typed_result(opcode)
+            self.code.append((opcode, operands, positions, has_result, may_fold(opcode)))
 
     def end(self) -> None:
         """Note the last instruction as the branch."""
-        self.branch = self.code.pop()
+        self.branch = self.code.pop()[:2]
 
     def is_loop(self) -> bool:
         """Whether it is the header of a loop."""
@@ -323,18 +329,18 @@ class _FunctionCopy:
             phis = range(len(self._out) - len(block.phis), len(self._out))
             self._loops[block.label] = _OpenLoop(block.label, label, phis)
             self._opened.append(self._loops[block.label])
-        names, fold = self._names, self._folder.fold
-        for opcode, operands in block.code:
+        names, fold, out = self._names, self._folder.fold, self._out
+        for opcode, operands, positions, has_result, folds in block.code:
             renamed = list(operands)
-            for at in _list_id_positions(opcode, len(operands)):
+            for at in positions:
                 renamed[at] = names.get(operands[at], operands[at])
-            if has_typed_result(opcode):
-                known = fold(opcode, renamed) if len(renamed) > 2 else None
+            if has_result:
+                known = fold(opcode, renamed) if folds else None
                 if known is not None:
                     names[operands[1]] = known
                     continue
                 renamed[1] = names[operands[1]] = self._name(operands[1])
-            self._out.append((opcode, tuple(renamed)))
+            out.append((opcode, tuple(renamed)))
         self._copy_branch(block, label, stays_loop=stays_loop)
 
     def _continues(self, label: int) -> bool:

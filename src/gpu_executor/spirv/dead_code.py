@@ -15,9 +15,8 @@ def remove_dead_code(code: bytes) -> bytes:
     """Return the module without results that nothing uses, and without variables that nothing
     accesses."""
     editor = ModuleEditor(code)
-    before = editor.list_results()
     editor.functions = _remove_unused_results(editor.functions)
-    editor.drop_names(before - editor.list_results())
+    editor.drop_names_of_results()
     _remove_unused_variables(editor)
     return editor.encode()
 

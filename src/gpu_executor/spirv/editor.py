@@ -270,13 +270,17 @@ class ModuleEditor:
                 found[operands[1]] = operands[0]
         return found
 
-    def list_results(self) -> set[int]:
-        """The ids that functions define: results and labels."""
-        return {
-            operands[1] if has_typed_result(opcode) else operands[0]
-            for opcode, operands in self.functions
-            if opcode == Op.LABEL or has_typed_result(opcode)
-        }
+    def drop_names_of_results(self) -> None:
+        """Drop the names and decorations of ids that neither a declaration nor a function defines
+        any more. Most modules name no result."""
+        named = {operands[0] for opcode, operands in self.preamble if opcode in _NAMES}
+        for opcode, operands in self.declarations:
+            named.discard(operands[0] if opcode in _TYPES else operands[1])
+        if named:
+            for opcode, operands in self.functions:
+                if opcode == Op.LABEL or has_typed_result(opcode):
+                    named.discard(operands[1] if has_typed_result(opcode) else operands[0])
+            self.drop_names(named)
 
     def drop_names(self, gone: set[int]) -> None:
         """Drop the names and decorations of ids that are not defined any more."""

@@ -8,6 +8,12 @@ from gpu_executor.spirv.constants import Kind, can_compute, compute_integer
 from gpu_executor.spirv.editor import ModuleEditor, Op
 
 _CASTS = (Op.BITCAST, Op.COPY_OBJECT)
+_FOLDED = frozenset((*_CASTS, Op.SELECT, Op.LOGICAL_AND, Op.LOGICAL_OR))
+
+
+def may_fold(opcode: int) -> bool:
+    """Whether the result of an instruction is known if its operands are."""
+    return opcode in _FOLDED or can_compute(opcode)
 
 
 class ConstantFolder:
@@ -46,7 +52,11 @@ class ConstantFolder:
         if operands[0] not in self._kinds:
             return None
         type_id, _, *arguments = operands
-        if not any(each in self._values for each in arguments):
+        values = self._values
+        for each in arguments:
+            if each in values:
+                break
+        else:
             return None
         key = (opcode, type_id, *arguments)
         if key not in self._folded:
