@@ -205,7 +205,7 @@ def test_windows_that_several_dispatches_join(
             assert curve.msm(given, rows[1]).tolist() == expected[1]
             assert curve.msm(given, rows).tolist() == expected
             assert curve.msm(given, rows).tolist() == expected  # recorded by now
-            assert len(made) >= 2 or given is points
+            assert len(made) >= 2 or given is points or gpu.device.kind != "cpu"
 
 
 @pytest.mark.parametrize("place", ["host", "device"])

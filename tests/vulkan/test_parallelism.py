@@ -385,7 +385,7 @@ def keep(info: DeviceInfo) -> DeviceInfo:
 
 def make_varying(info: DeviceInfo) -> DeviceInfo:
     """The same device, as if its subgroups might be smaller than usual."""
-    limits = dataclasses.replace(info.limits, min_subgroup_size=info.limits.subgroup_size // 2)
+    limits = dataclasses.replace(info.limits, min_subgroup_size=2)
     return dataclasses.replace(info, limits=limits)
 
 
