@@ -30,10 +30,10 @@ demo: .venv/runs
 	$(PYTHON) -m gpu_executor.cli demo -o build/report.html
 
 # One after the other, also under `make -j`: tests of two targets at once would time each other.
-# All tests in one run: the workers wait for the last test once, not twice.
 test: .venv/develops
 	@$(MAKE) --no-print-directory lint
-	$(PYTEST)
+	@$(MAKE) --no-print-directory pytest
+	@$(MAKE) --no-print-directory test-slow
 
 pytest: .venv/develops
 	$(PYTEST) -m 'not slow'

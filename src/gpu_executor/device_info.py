@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from gpu_executor.common.lean_dataclass import dataclass
@@ -203,3 +204,13 @@ class DeviceInfo:
         values["extensions"] = sorted(self.extensions)
         values["api_version"] = ".".join(map(str, self.api_version))
         return values
+
+
+def describe_alternatives(able: Iterable[str], devices: str, *, has_reference: bool) -> str:
+    """Say which devices of this machine have what another one lacks, by name, and whether the CPU
+    runs the kernel. `devices` is the noun for where nobody has it."""
+    names = sorted(set(able))
+    found = f"{' and '.join(names)} has it" if names else f"no {devices} of this machine has it"
+    if not has_reference:
+        return f"{found}; the kernel has no reference for the CPU"
+    return f'{found}; GpuExecutor("cpu") runs its reference'

@@ -11,9 +11,10 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.kernels import build
 from gpu_executor.kernels.modules import get_module_names
+from gpu_executor.webgpu import device as webgpu_device
 from gpu_executor.webgpu import spirv_pipelines, trusted_modules
 from gpu_executor.webgpu.spirv_pipelines import is_readable
-from tests.conftest import RunPython
+from tests.conftest import OpenWebGpu, RunPython
 from tests.support.glsl import compile_glsl
 
 NUMBERS = """
@@ -150,6 +151,18 @@ def test_only_the_packages_modules_are_read(backend: gx.WgpuExecutor) -> None:
     assert not is_readable(gx.kernels.load("reduce_sum_f32"))  # which forbids contraction
     ones = backend.to_device(np.ones(10_000, np.float32))
     assert float(backend.run(gx.kernels.load("reduce_sum_f32"), ones).numpy()) == 10_000
+
+
+def test_a_missing_feature_is_named_with_the_adapters_that_have_it(
+    open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    features = [each for each in webgpu_device.SHADER_FEATURES if not each.startswith("subgroup")]
+    monkeypatch.setattr(webgpu_device, "SHADER_FEATURES", tuple(features))
+    gpu = open_webgpu()
+    words = gpu.to_device(np.arange(100, dtype=np.uint32))
+    with pytest.raises(gx.errors.DeviceLacksError, match=r"needs subgroup.*has it; the kernel"):
+        gx.ops.sort(words)
+    assert words.numpy().tolist() == list(range(100))
 
 
 def test_modules_of_other_versions_keep_their_loop_bounds(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gpu_executor import device_info
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import DeviceLacksError
 from gpu_executor.kernel import Kernel
@@ -135,11 +136,10 @@ def check_shared_memory(kernel: Kernel, constants: Mapping[int, int], info: Devi
 
 def describe_alternatives(kernel: Kernel, feature: str) -> str:
     """Say which devices of this machine have a feature, and whether the CPU runs the kernel."""
-    able = sorted({info.name for info in find_devices() if feature in info.features})
-    found = f"{' and '.join(able)} has it" if able else "no Vulkan device of this machine has it"
-    if kernel.reference is None:
-        return f"{found}; the kernel has no reference for the CPU"
-    return f'{found}; GpuExecutor("cpu") runs its reference'
+    able = [info.name for info in find_devices() if feature in info.features]
+    return device_info.describe_alternatives(
+        able, "Vulkan device", has_reference=kernel.reference is not None
+    )
 
 
 def _format_version(version: tuple[int, int]) -> str:

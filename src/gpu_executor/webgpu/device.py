@@ -245,6 +245,13 @@ def find_adapters() -> list[tuple[str, str]]:
     return [(adapter.info["device"], adapter.info["adapter_type"]) for adapter in adapters]
 
 
+def find_adapters_with(feature: str) -> list[str]:
+    """Return the names of the adapters that have a feature."""
+    wgpu = _import_wgpu()
+    with _opening:
+        return [each.info["device"] for each in _list_adapters(wgpu) if feature in each.features]
+
+
 def _import_wgpu() -> Any:
     try:
         import wgpu

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+from gpu_executor.device_info import describe_alternatives
 from gpu_executor.errors import DeviceLacksError, KernelError, SpirvError
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernel.wgsl import PARAMETER_BYTES
@@ -27,7 +28,7 @@ from gpu_executor.spirv.push_constants import move_to_storage_buffer
 from gpu_executor.spirv.single_views import keep_single_views
 from gpu_executor.spirv.specialization import specialize
 from gpu_executor.steps.dispatch_sizes import choose_constants
-from gpu_executor.webgpu.device import WebGpuDevice
+from gpu_executor.webgpu.device import WebGpuDevice, find_adapters_with
 from gpu_executor.webgpu.trusted_modules import create_trusted_module
 
 _NO_CONTRACTION = 42  # Spec, "Decoration"
@@ -141,7 +142,12 @@ class SpirvPipelines:
         for capability in sorted(kernel.interface.capabilities):
             feature = FEATURE_OF_CAPABILITY.get(capability)
             if feature is not None and feature not in self._device.device.features:
-                raise DeviceLacksError(f"{where} needs {feature}, which {name} lacks")
+                others = describe_alternatives(
+                    find_adapters_with(feature),
+                    "adapter",
+                    has_reference=kernel.reference is not None,
+                )
+                raise DeviceLacksError(f"{where} needs {feature}, which {name} lacks ({others})")
 
     def get_layout(self, kernel: Kernel) -> Any:
         """The layout of the bind groups of a kernel. All buffers may be written, so that a call can
