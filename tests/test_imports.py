@@ -42,6 +42,7 @@ LAYERS: list[set[str]] = [
     {"curves"},  # curves over these fields
     {"executor"},  # kernels on any device
     {"kzg"},  # commitments and proofs of blobs
+    {"groth16"},  # proofs of circuits
     {"cluster"},  # several machines
     {"telemetry.exporters"},  # export events; lower layers import them by name
     {"bench", "soak"},  # benchmarks and load tests

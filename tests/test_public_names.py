@@ -36,12 +36,13 @@ NAMES = [
     "errors",
     "fields",
     "graph",
+    "groth16",
     "kernels",
     "kzg",
     "open_backend",
     "ops",
 ]
-MAX_NAMES = 31
+MAX_NAMES = 32
 EXECUTOR_NAMES = [
     *("array_device", "asarray", "close", "device", "empty", "explain", "graph", "import_array"),
     *("map", "name", "profile", "run", "run_async", "run_batch", "run_field_add"),

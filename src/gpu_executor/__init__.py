@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gpu_executor.version import __version__
 
 if TYPE_CHECKING:
-    from gpu_executor import cluster, curves, errors, fields, kernels, kzg, ops
+    from gpu_executor import cluster, curves, errors, fields, groth16, kernels, kzg, ops
     from gpu_executor.arrays.device_array import DeviceArray
     from gpu_executor.backend import open_backend
     from gpu_executor.cpu.backend import CpuBackend
@@ -61,6 +61,7 @@ __all__ = [
     "errors",
     "fields",
     "graph",
+    "groth16",
     "kernels",
     "kzg",
     "open_backend",

@@ -23,6 +23,8 @@ GpuError
 |   +-- PointError                     not a point of the curve or of its group
 +-- KzgArgumentError                   an argument of the wrong type or length (also ValueError)
 +-- KzgDataError                       not a blob, cell, proof or trusted setup (also RuntimeError)
++-- ProofFileError                     not a key, witness, circuit or proof (also ValueError)
++-- WitnessError                       inputs or values that violate a circuit (also ValueError)
 +-- OutOfMemoryError                   device, pool or host is out of memory (also MemoryError)
 +-- ClosedError                        the backend or executor is closed (also RuntimeError)
 |   +-- ForkedError                    opened before fork(), used in the child
@@ -198,6 +200,16 @@ class KzgArgumentError(GpuError, ValueError):
 class KzgDataError(GpuError, RuntimeError):
     """The data of a KZG function are invalid: a field element that is not canonical, bytes that are
     no point of the group, indices of cells, a trusted setup; names the item."""
+
+
+class ProofFileError(GpuError, ValueError):
+    """A file or text is not a usable key, witness, circuit, ceremony or proof of Groth16; names the
+    file, and the section and the offset where it has them."""
+
+
+class WitnessError(GpuError, ValueError):
+    """Inputs or a witness do not fit a circuit: names, numbers of values, a failed assertion or a
+    violated constraint. It never quotes a secret value."""
 
 
 class OutOfMemoryError(GpuError, MemoryError):

@@ -18,7 +18,7 @@ from tests.support.statements import list_imports
 
 ROOT = Path(gpu_executor.__file__).parent
 BACKENDS = ("vulkan", "cpu", "webgpu")
-ALGORITHMS = ("ops", "msm", "fields", "curves", "kzg")
+ALGORITHMS = ("ops", "msm", "fields", "curves", "kzg", "groth16")
 ABOVE = (*ALGORITHMS, "executor", "cluster", "telemetry", "bench", "soak", "report", "cli")
 PROBES = ("isinstance", "issubclass", "getattr", "hasattr")
 COMMON = {"name"}
