@@ -197,8 +197,9 @@ class ArrayDevice(Protocol):
     def begin_capture(self) -> None:
         """Record what this thread submits from now on instead of running it."""
 
-    def end_capture(self, *, discard: bool = False) -> DeviceGraph | None:
-        """Stop recording; return what was recorded, unless it is to be discarded."""
+    def end_capture(self, *, discard: bool = False, reorders: bool = False) -> DeviceGraph | None:
+        """Stop recording; return what was recorded, unless it is to be discarded. With `reorders`,
+        independent steps are recorded as neighbours, so that they may overlap."""
 
 
 def upload(device: ArrayDevice, array: Any) -> Any:

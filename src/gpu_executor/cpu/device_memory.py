@@ -288,7 +288,7 @@ class CpuMemory:
             raise GpuError("a graph is being recorded already; graphs cannot be nested")
         self._capture.operations, self._capture.made = [], []
 
-    def end_capture(self, *, discard: bool = False) -> CpuGraph | None:
+    def end_capture(self, *, discard: bool = False, reorders: bool = False) -> CpuGraph | None:
         """Stop recording; return what was recorded, unless it is to be discarded."""
         operations, self._capture.operations = self._capture.operations, None
         assert operations is not None

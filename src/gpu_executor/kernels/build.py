@@ -52,6 +52,7 @@ FOLDERS: dict[str, Sequence[str]] = {
     "elements": FAMILIES,
     "conversions": MONTGOMERY_FAMILIES,
     "scans": FAMILIES,
+    "sparse": ("wide", "f64_limbs"),
     "chains": ("wide", "f64_limbs"),
     "encodings": ("wide",),
     "inversions": ("wide",),

@@ -258,6 +258,14 @@ def scalar_digits_kernel() -> Kernel:
 
 
 @functools.cache
+def table_entries_kernel() -> Kernel:
+    """Return the kernel that makes entries of sums of table points. Input: scalars; outputs: keys,
+    entries; push words: scalar_words, windows, window_bits.
+    """
+    return _make_scalar_kernel("table_entries", 1, 2)
+
+
+@functools.cache
 def run_bounds_kernel() -> Kernel:
     """Return the kernel that finds runs of equal keys. Input: keys; outputs: starts, ends."""
     return _make_scalar_kernel("run_bounds", 1, 2)

@@ -53,6 +53,13 @@ def scan_kernel(prime: Prime, name: str, *, f64_limbs: bool = False) -> Kernel:
 
 
 @functools.cache
+def sparse_kernel(prime: Prime, *, f64_limbs: bool = False) -> Kernel:
+    """Return the kernel `glsl/sparse/sparse_sums.comp`, for primes of the family `wide`."""
+    kind = module_family(prime, "sparse_sums", f64_limbs=f64_limbs)
+    return _make_kernel(prime, kind, "sparse_sums", inputs=3, types="wewe")
+
+
+@functools.cache
 def direct_inverse_kernel(prime: Prime) -> Kernel:
     """Return the kernel `glsl/inversions/direct_inverse.comp`, for primes of the family `wide`."""
     return _make_kernel(prime, "wide", "direct_inverse", inputs=1)

@@ -424,7 +424,7 @@ class MemoryMeter:
 
     def begin_capture(self) -> None: ...
 
-    def end_capture(self, *, discard: bool = False) -> MemoryMeter:
+    def end_capture(self, *, discard: bool = False, reorders: bool = False) -> MemoryMeter:
         return self  # it is the recording, too
 
     def replay(self) -> None: ...

@@ -46,19 +46,19 @@ class PreparedMsm:
         self._result = make_points(device, curve, plan.batch)
         self._lock = threading.Lock()
         self._inputs: tuple[DeviceArray, DeviceArray] | None = None
-        self._tables: _CapturedSteps | None = None
+        self._tables: CapturedSteps | None = None
         if points.nbytes + scalars.nbytes <= COPIED_INPUT_BYTES:
             own, words = (device.empty(each.shape, each.dtype) for each in (points, scalars))
             self._inputs = own, words
             if plan.tables > 1 and not has_table:
-                with _CapturedSteps(device) as self._tables:
+                with CapturedSteps(device) as self._tables:
                     own = msm.convert(own)
-            with _CapturedSteps(device) as self._commands:
+            with CapturedSteps(device) as self._commands:
                 msm.run(own, words, self._result, is_converted=self._tables is not None)
             return
         buckets = msm.make_buckets()
         self._additions = _PreparedAdditions(device, msm, buckets)
-        with _CapturedSteps(device) as self._commands:
+        with CapturedSteps(device) as self._commands:
             msm.finish(buckets, self._result)
 
     def run(
@@ -104,7 +104,7 @@ class SlicedMsm:
             msm = Msm(device, curve, resize_plan(plan, size, device.info))
             own = buckets[number * count : (number + 1) * count]
             self._additions.append(_PreparedAdditions(device, msm, own))
-        with _CapturedSteps(device) as self._commands:
+        with CapturedSteps(device) as self._commands:
             sums = whole.add_buckets(buckets) if len(sizes) > 1 else buckets
             whole.finish(sums, self._result)
 
@@ -127,11 +127,11 @@ class _PreparedAdditions:
 
     def __init__(self, device: ArrayDevice, msm: Msm, buckets: DeviceArray) -> None:
         self._msm, self._entries = msm, msm.make_entries()
-        with _CapturedSteps(device) as self._sort:
+        with CapturedSteps(device) as self._sort:
             self._sorted = msm.sort(*self._entries)
             self._rounds = msm.find_pairs(*self._sorted)
             self._sums = msm.make_sums(buckets)
-        with _CapturedSteps(device) as self._combine:
+        with CapturedSteps(device) as self._combine:
             msm.combine(self._sums)
             msm.submit()
 
@@ -147,11 +147,11 @@ class _PreparedAdditions:
         self._combine.replay()
 
 
-class _CapturedSteps:
-    """Records what its `with` block submits."""
+class CapturedSteps:
+    """Records what its `with` block submits; with `reorders`, independent steps as neighbours."""
 
-    def __init__(self, device: ArrayDevice) -> None:
-        self._device = device
+    def __init__(self, device: ArrayDevice, *, reorders: bool = False) -> None:
+        self._device, self._reorders = device, reorders
         self._recording: DeviceGraph | None = None
 
     def __enter__(self) -> Self:
@@ -159,9 +159,11 @@ class _CapturedSteps:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        self._recording = self._device.end_capture(discard=kind is not None)
+        discard = kind is not None
+        self._recording = self._device.end_capture(discard=discard, reorders=self._reorders)
 
     def replay(self) -> None:
+        """Submit what was recorded."""
         assert self._recording is not None
         self._recording.replay()
 

@@ -299,6 +299,20 @@ def _gather_by_steps(layout: ElementLayout, data: DeviceArray, index: Index) -> 
     return result
 
 
+def gather_rows(data: DeviceArray, positions: DeviceArray) -> DeviceArray:
+    """The entries of the first axis of an array of whole words at positions on its device, uint32
+    below its length: new memory."""
+    device: ArrayDevice = data.storage.device
+    result = device.empty((len(positions), *data.shape[1:]), data.dtype)
+    words = math.prod(data.shape[1:]) * data.dtype.itemsize // WORD_BYTES
+    unit = math.gcd(words, MAX_UNIT_WORDS)
+    push, count = (unit, words // unit), len(positions) * words // unit
+    arrays = data, positions, result
+    if count:
+        device.submit([Dispatch(gather_kernel(), arrays, count, push, grid_stride=True)])
+    return result
+
+
 @operation
 def _scatter(
     layout: ElementLayout, data: ElementData, index: Index, values: ElementData

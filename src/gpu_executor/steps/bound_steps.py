@@ -84,3 +84,23 @@ class BoundStep(NamedTuple, Generic[Memory]):
     """The status word of a checked kernel."""
     staging: object = None
     """Memory that the host may not write before the device has completed the step."""
+
+
+def order_by_depth(steps: Sequence[BoundStep[Memory]]) -> list[BoundStep[Memory]]:
+    """The same steps in an order that has the same results, in which independent steps are
+    neighbours, so that they may overlap: by the length of the longest chain of steps before that
+    each depends on. Steps of one depth are independent of each other."""
+    written: dict[Memory, int] = {}
+    used: dict[Memory, int] = {}
+    depths = []
+    for step in steps:
+        outputs = step.memory[step.inputs :]
+        before = [written.get(each, 0) for each in step.memory]
+        depth = max((*before, *(used.get(each, 0) for each in outputs)), default=0) + 1
+        depths.append(depth)
+        for each in step.memory:
+            used[each] = max(used.get(each, 0), depth)
+        for each in outputs:
+            written[each] = depth
+    order = sorted(range(len(steps)), key=depths.__getitem__)
+    return [steps[number] for number in order]

@@ -28,6 +28,7 @@ from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import GpuError
 from gpu_executor.kernel import Shape
 from gpu_executor.plan import CallPlan
+from gpu_executor.steps.bound_steps import order_by_depth
 from gpu_executor.steps.call_binder import CallForms
 from gpu_executor.steps.status import StatusWord
 from gpu_executor.steps.step_binder import (
@@ -179,13 +180,16 @@ class StepDevice(ABC):
             )
         self._capture.steps, self._capture.made = [], []
 
-    def end_capture(self, *, discard: bool = False) -> DeviceGraph | None:
-        """Stop recording; return what was recorded, unless it is to be discarded."""
+    def end_capture(self, *, discard: bool = False, reorders: bool = False) -> DeviceGraph | None:
+        """Stop recording; return what was recorded, unless it is to be discarded. With `reorders`,
+        independent steps are recorded as neighbours, so that they may overlap."""
         steps, self._capture.steps = self._capture.steps, None
         assert steps is not None
         if discard:
             return None
         bound = self._binder.bind(steps, recorded=True)
+        if reorders:
+            bound = order_by_depth(bound)
         return self._record_bound(bound, self._capture.made, len(steps))
 
     @contextlib.contextmanager

@@ -20,7 +20,7 @@
 //   multiplies integer limbs: 2.5 to 2.7 G additions/s of BLS12-381 G1 on an NVIDIA H200, and 2.0 of
 //   point_mixed.glsl.
 // - point_mixed.glsl keeps a sum in the registers of an invocation, which adds one affine point after the
-//   other without an inversion: the accumulation of many points (GROUPED_ENTRIES in ops/msm_plan.py).
+//   other without an inversion: the accumulation of many points (count_grouped_entries in msm/plan.py).
 // - point_mixed_f64.glsl is the same on f64 limbs, whose numbers need other bounds and another Montgomery
 //   factor: 5.0 instead of 4.4 G additions/s of BN254 G1. At 381 bits it needs too many registers.
 // - point_lanes.glsl is for additions that wait for each other: reducing buckets, joining windows, few

@@ -1,0 +1,112 @@
+"""Products of a sparse matrix and a vector on a device.
+
+Rows have any number of entries, from none to all. So a row is cut into pieces of at most
+`PIECE_ENTRIES` entries, which invocations add in parallel; the sums of the pieces of a long row are
+added in the same way, level by level. One long row then costs its entries and a few dispatches. The
+pieces are ordered by length, so that the invocations of a subgroup end together.
+
+    records -> short rows                 -> sums
+            -> pieces of long rows -> ... -> sums
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.calls.dispatch import ArrayDevice, Dispatch, Step
+from gpu_executor.kernels.passes import sparse_kernel
+from gpu_executor.ops.elementwise import with_f64_limbs
+from gpu_executor.ops.scans import make_elements
+from gpu_executor.primes import Prime
+
+Indices = npt.NDArray[np.int64]
+Pieces = npt.NDArray[np.uint32]
+"""(n, 3): the first record of each piece, the record behind its last one, the index of its sum."""
+
+RECORD_HEAD = 3
+"""Words of a record ahead of its value; the last of them is the column."""
+PIECE_ENTRIES = 16
+"""Entries that one invocation adds at most."""
+
+
+class SparseMatrix:
+    """The rows of a sparse matrix, ready for products with vectors on a device.
+
+    An entry is a record of 32-bit words: `RECORD_HEAD` words, of which the last is the column, and
+    the value. Products are Montgomery products: value times element, divided by R.
+    """
+
+    def __init__(
+        self,
+        device: ArrayDevice,
+        prime: Prime,
+        records: DeviceArray,
+        starts: npt.NDArray[np.integer],
+        targets: npt.NDArray[np.integer] | None = None,
+    ) -> None:
+        """The records of row i are those from starts[i] to starts[i + 1]. Its sum goes to
+        targets[i], or to i; a target is given once."""
+        self._device, self._prime, self._records = device, prime, records
+        rows = len(starts) - 1
+        places = np.arange(rows) if targets is None else targets
+        direct, *levels = plan_pieces(starts.astype(np.int64), places.astype(np.int64))
+        self._direct = device.put(direct)
+        self._levels = [device.put(each) for each in levels]
+        self._partials = [make_elements(device, prime, len(each)) for each in levels[:-1]]
+        self._kernel = sparse_kernel(prime, f64_limbs=with_f64_limbs(device, prime))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory."""
+        arrays = self._records, self._direct, *self._levels, *self._partials
+        return sum(each.nbytes for each in arrays)
+
+    def multiply(self, x: DeviceArray, sums: DeviceArray) -> None:
+        """Submit the product with the vector x; every row has its element of `sums`."""
+        outputs = [*self._partials, sums]
+        steps = [self._make_dispatch(x, self._direct, sums, weighted=True)]
+        for level, (pieces, output) in enumerate(zip(self._levels, outputs, strict=False)):
+            source = self._partials[level - 1] if level else x
+            steps.append(self._make_dispatch(source, pieces, output, weighted=not level))
+        self._device.submit([each for each in steps if each is not None])
+
+    def _make_dispatch(
+        self, x: DeviceArray, pieces: DeviceArray, sums: DeviceArray, *, weighted: bool
+    ) -> Step | None:
+        if not len(pieces):
+            return None
+        arrays = self._records, x, pieces, sums
+        return Dispatch(self._kernel, arrays, len(pieces), (int(weighted),), grid_stride=True)
+
+
+def plan_pieces(starts: Indices, targets: Indices) -> list[Pieces]:
+    """The pieces of all dispatches. The first of them has the rows of one piece. The others have
+    the pieces of longer rows, level by level: the last level writes the sums of the rows, the
+    others the terms of the next level. Without long rows there are no levels."""
+    lengths = np.diff(starts)
+    is_long = lengths > PIECE_ENTRIES
+    short = np.flatnonzero(~is_long)
+    order = np.argsort(lengths[short].astype(np.uint8), kind="stable")[::-1]
+    rows = short[order]
+    found = [_join(starts[rows], starts[rows] + lengths[rows], targets[rows])]
+    rows = np.flatnonzero(is_long)
+    firsts, counts = starts[rows], lengths[rows]
+    while len(rows):
+        pieces = -(-counts // PIECE_ENTRIES)
+        row_of = np.repeat(np.arange(len(rows)), pieces)
+        ends = np.cumsum(pieces)
+        number = np.arange(ends[-1]) - np.repeat(ends - pieces, pieces)
+        begin = firsts[row_of] + number * PIECE_ENTRIES
+        end = np.minimum(begin + PIECE_ENTRIES, (firsts + counts)[row_of])
+        is_last = len(row_of) == len(rows)
+        found.append(_join(begin, end, targets[rows] if is_last else np.arange(len(row_of))))
+        if is_last:
+            break
+        firsts, counts = ends - pieces, pieces
+    return found
+
+
+def _join(firsts: Indices, ends: Indices, targets: Indices) -> Pieces:
+    return np.stack([firsts, ends, targets], axis=1).astype(np.uint32)
