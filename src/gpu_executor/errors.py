@@ -206,6 +206,33 @@ class ProofFileError(GpuError, ValueError):
     """A file or text is not a usable key, witness, circuit, ceremony or proof of Groth16; names the
     file, and the section and the offset where it has them."""
 
+    def __init__(
+        self,
+        reason: str,
+        path: str | None = None,
+        section: int | None = None,
+        section_name: str | None = None,
+        offset: int | None = None,
+    ) -> None:
+        named = f" ({section_name})" if section_name else ""
+        place = [
+            *([] if section is None else [f"section {section}{named}"]),
+            *([] if offset is None else [f"byte offset {offset}"]),
+        ]
+        parts = [*([] if path is None else [path]), *([", ".join(place)] if place else []), reason]
+        super().__init__(": ".join(parts))
+        self.reason = reason
+        self.path = path
+        """The file, or None for text."""
+        self.section = section
+        """The id of the section, or None where no section is to blame."""
+        self.section_name = section_name
+        self.offset = offset
+        """Where in the file the fault is, in bytes from its beginning."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.reason, self.path, self.section, self.section_name, self.offset)
+
 
 class WitnessError(GpuError, ValueError):
     """Inputs or a witness do not fit a circuit: names, numbers of values, a failed assertion or a

@@ -3,13 +3,16 @@ not be lost."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import re
+import secrets
 import stat
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 MAX_DEPTH = 100
 """Brackets of JSON that may be open at once."""
@@ -20,6 +23,13 @@ OPEN_FLAGS = os.O_RDONLY | sum(
     getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY")
 )
 """Those of these flags that the system has: Windows has only the last one."""
+CREATE_FLAGS = (
+    os.O_WRONLY
+    | os.O_CREAT
+    | os.O_EXCL
+    | sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_CLOEXEC", "O_BINARY"))
+)
+"""A file that does not exist yet. Flags that the system lacks are left out."""
 
 
 def parse_json(text: str) -> Any:
@@ -101,16 +111,23 @@ def write_atomically(path: Path, content: bytes) -> None:
     Windows does not replace a file that another process has open: that raises `PermissionError`,
     and the file keeps its old content.
     """
-    import tempfile
-
     _make_folder(path.parent)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # with mode 0600
+    with open_replacement(path, 0o600) as file:
+        file.write(content)
+
+
+@contextlib.contextmanager
+def open_replacement(path: Path, mode: int) -> Iterator[BinaryIO]:
+    """A new file beside the path, which takes its place at the end of the `with`; after an
+    exception it is deleted, and the path has its old content. The mode is as `os.open` takes it."""
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
+    handle = os.open(temporary, CREATE_FLAGS, mode)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(temporary).replace(path)
+            yield file
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
