@@ -152,7 +152,5 @@ def get_integers(point: Point) -> tuple[Any, Any] | None:
     """The coordinates of a point as integers, over G2 as pairs of integers; None for infinity."""
     if point is None:
         return None
-    x, y = (
-        each.coefficients if isinstance(each, ExtensionElement) else each for each in point
-    )
+    x, y = (each.coefficients if isinstance(each, ExtensionElement) else each for each in point)
     return x, y
