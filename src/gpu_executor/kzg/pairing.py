@@ -27,12 +27,12 @@ INFINITY_FLAG = 0x40
 WEIGHT_BITS = 128
 
 
-def get_arkworks() -> Any:
-    """The module of arkworks."""
+def get_arkworks(needed_by: str = "a pairing of KZG") -> Any:
+    """The module of arkworks; `needed_by` is for the error where it is not installed."""
     try:
         import py_arkworks_bls12381
     except ModuleNotFoundError:
-        raise MissingExtraError("a pairing of KZG", "py-arkworks-bls12381", "kzg") from None
+        raise MissingExtraError(needed_by, "py-arkworks-bls12381", "kzg") from None
     return py_arkworks_bls12381
 
 

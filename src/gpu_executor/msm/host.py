@@ -79,7 +79,7 @@ def run_on_host(curve: CurveKey, points: Words, scalars: Words, batch: Shape) ->
     outer = scalars.shape[: scalars.ndim - len(get_columns(curve, scalars)) - 1]
     scalar_rows = [factors[at * count : (at + 1) * count] for at in range(math.prod(outer))]
     pairs = zip(_number_rows(tuple(leading), batch), _number_rows(outer, batch), strict=True)
-    found = [_compute(arithmetic, point_rows[one], scalar_rows[two]) for one, two in pairs]
+    found = [compute(arithmetic, point_rows[one], scalar_rows[two]) for one, two in pairs]
     return arithmetic.store(found, batch)
 
 
@@ -90,8 +90,8 @@ def _number_rows(own: Shape, batch: Shape) -> list[int]:
     return found
 
 
-def _compute(arithmetic: PointArithmetic, points: Sequence[Point], scalars: Sequence[int]) -> Point:
-    """One MSM."""
+def compute(arithmetic: PointArithmetic, points: Sequence[Point], scalars: Sequence[int]) -> Point:
+    """One MSM; the scalars are not negative."""
     pairs = zip(points, scalars, strict=True)
     kept = [(point, scalar) for point, scalar in pairs if point is not None and scalar]
     own, factors = [point for point, _ in kept], [scalar for _, scalar in kept]
