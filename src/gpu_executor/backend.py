@@ -340,6 +340,11 @@ class Backend(ByIdentity, ABC):
     def array_device(self) -> ArrayDevice | None:
         """What holds the device arrays of this backend; None if it has no device arrays."""
 
+    @property
+    def array_devices(self) -> tuple[ArrayDevice, ...]:
+        """What holds the device arrays of each usable device, the first one first."""
+        return () if self.array_device is None else (self.array_device,)
+
     @abstractmethod
     def synchronize(self) -> None:
         """Wait for every operation on device arrays that was submitted before. Raises their

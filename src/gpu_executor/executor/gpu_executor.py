@@ -568,6 +568,12 @@ class GpuExecutor(Backend, Executor):
         """What holds the device arrays of the first usable device."""
         return self._get_first_usable().array_device
 
+    @property
+    def array_devices(self) -> tuple[ArrayDevice, ...]:
+        """What holds the device arrays of each usable device, the first one first."""
+        found = (each.array_device for each in self._devices if each.failed is None)
+        return tuple(each for each in found if each is not None)
+
     def synchronize(self) -> None:
         """Wait for the operations on device arrays of all devices, and raise the first error that
         one of them found."""

@@ -1,12 +1,12 @@
-"""The MSMs of a proof on a device: points of a key that stay there, and commands recorded once.
+"""The MSMs of a proof on a device.
 
     witness -+-> digits of the signals of A and C ----> A, C        (G1)
              +-> digits of the signals of B ----------> B1 (G1), B2 (G2)
              +-> quotient -> digits of h -------------> H           (G1)
 
-Signals whose points are all at infinity are dropped when a key is loaded. `Prover` has all points in
-device memory and submits one graph for a proof. `StreamedProver` is for keys that do not fit: it
-copies the points of one MSM after the other.
+`ResidentProver` has the points of a key in device memory and submits one graph for a proof. Signals
+whose points are all at infinity are not in its lists. `StreamedProver` is for keys that do not fit
+the device: the points of each MSM are copied from the file.
 """
 
 from __future__ import annotations
@@ -14,22 +14,27 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.arrays.device_array import DeviceArray
-from gpu_executor.calls.dispatch import ArrayDevice
+from gpu_executor.calls.dispatch import ArrayCopy, ArrayDevice
 from gpu_executor.groth16.proof_curve import ProofCurve
 from gpu_executor.groth16.quotient import Quotient
-from gpu_executor.msm.joint import JointMsm, ScalarList
+from gpu_executor.groth16.zkey_file import ZkeyFile
+from gpu_executor.msm.joint import JointMsm, PointSet, ScalarList
 from gpu_executor.msm.prepared import CapturedSteps
+from gpu_executor.msm.run import run_on_device
 from gpu_executor.ops.host_points import Point, get_arithmetic
-from gpu_executor.primes.curve_key import CurveKey
+from gpu_executor.ops.indexing import gather_rows
+from gpu_executor.ops.points import make_points, to_affine
+from gpu_executor.primes.glv import Glv
 
 Words = npt.NDArray[Any]
-Positions = npt.NDArray[np.uint32]
+SECTIONS = ("a", "c", "b1", "h", "b2")
+"""The sections of a key with an MSM, in the order of results: those of G1, then that of G2."""
 
 
 @dataclass(frozen=True)
@@ -37,26 +42,50 @@ class ProofSums:
     """The MSMs of a proof, ahead of its blinding."""
 
     a: Point
-    b1: Point
-    b2: Point
     c: Point
-    """With the quotient: the sum over C and H."""
+    b1: Point
+    h: Point
+    b2: Point
 
 
-@dataclass(frozen=True, eq=False)
-class KeyPoints:
-    """Points of a key in affine form: words in host memory, or arrays on the device."""
+class PendingSums:
+    """The MSMs of a proof that a device computes."""
 
-    a: Any
-    b1: Any
-    b2: Any
-    c: Any
-    """A point for each signal that is neither the constant 1 nor public."""
-    h: Any
+    def __init__(self, curve: ProofCurve, g1: DeviceArray, g2: DeviceArray) -> None:
+        """`g1` and `g2` are affine points in the order of `SECTIONS`."""
+        self._curve, self._arrays = curve, (g1, g2)
+
+    def fetch(self) -> ProofSums:
+        """Wait for the device."""
+        found: list[Point] = []
+        for group, array in zip((self._curve.g1, self._curve.g2), self._arrays, strict=True):
+            found += get_arithmetic(group.key).load(array.numpy())
+        return ProofSums(*found)
+
+
+class Prover(Protocol):
+    """What computes the MSMs of proofs. Threads may share it."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory that stay while it is there."""
+
+    def submit(self, witness: Words) -> PendingSums:
+        """Begin with a proof of a witness: words (signals, 8), in canonical form."""
+
+    def wipe(self) -> None:
+        """Overwrite all device memory that held values of a witness."""
+
+
+def upload_witness(device: ArrayDevice, curve: ProofCurve, witness: Words) -> DeviceArray:
+    """A witness on the device, as elements in canonical form."""
+    prime = curve.scalar_field.prime
+    values = np.ascontiguousarray(witness).view(prime.column_dtype)
+    return device.put_ahead(values.reshape((-1, *prime.element_shape)))
 
 
 class SignalList:
-    """Signals whose points are in one list of digits: all that have a finite point in some set."""
+    """Signals with one list of digits: those that have a finite point in some section."""
 
     def __init__(self, device: ArrayDevice, finite: npt.NDArray[np.bool_]) -> None:
         self.count = int(np.count_nonzero(finite))
@@ -70,12 +99,12 @@ class SignalList:
         return 0 if self._positions is None else self._positions.nbytes
 
     def select(self, values: DeviceArray) -> DeviceArray:
-        """The entries of an array along its first axis that belong to the signals of the list."""
+        """The entries of the first axis of an array that belong to the signals of the list."""
         return values if self._positions is None else gather_rows(values, self._positions)
 
 
-class Prover:
-    """The points of a key in device memory, and the commands of a proof."""
+class ResidentProver:
+    """The points of a key in device memory, and the recorded commands of a proof."""
 
     def __init__(
         self,
@@ -87,44 +116,104 @@ class Prover:
         sets: Mapping[str, PointSet],
         glv: Glv | None,
     ) -> None:
-        """`lists` are those of A and C, and of B. `sets` are the points of the sections a, c, b1,
-        b2 and h, arranged by these lists. With `glv`, scalars are halved."""
+        """`lists` are those of A and C, and of B. `sets` are the points of all sections, arranged
+        by these lists. With `glv`, scalars are halved."""
         self._device, self._curve = device, curve
+        self._lock = threading.Lock()
         prime = curve.scalar_field.prime
         self._witness = device.empty((signals, *prime.element_shape), prime.column_dtype)
-        self._lock = threading.Lock()
-        for_a, for_b = lists
-        length = sets["h"].points.shape[0] // (1 if glv is None else 2)
-        msm = JointMsm(
-            device,
-            [
-                ScalarList(for_a.count, (sets["a"], sets["c"])),
-                ScalarList(for_b.count, (sets["b1"], sets["b2"])),
-                ScalarList(length, (sets["h"],)),
-            ],
-            curve.r.bit_length(),
-            glv,
-        )
+        msm = plan_joint_msm(device, curve, lists, sets, glv)
         with CapturedSteps(device, reorders=True) as self._commands:
-            factors = for_a.select(self._witness), for_b.select(self._witness)
+            factors = [each.select(self._witness) for each in lists]
             found = msm.run([*factors, quotient.compute(self._witness)])
-        self._g1, self._g2 = found[curve.g1.key], found[curve.g2.key]
+        self._results = found[curve.g1.key], found[curve.g2.key]
+        points = sum(each.points.nbytes for each in sets.values())
+        self._own_bytes = points + quotient.nbytes + sum(each.nbytes for each in lists)
 
-    def compute(self, witness: Words) -> ProofSums:
-        """The MSMs for a witness: words (signals, 8) below the modulus, in canonical form."""
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory of points and matrices, without those of one proof."""
+        return self._own_bytes
+
+    def submit(self, witness: Words) -> PendingSums:
+        """Begin with a proof of a witness."""
         device = self._device
-        with self._lock:
-            values = witness.view(self._witness.dtype).reshape(self._witness.shape)
-            device.assign(self._witness, values)
+        uploaded = upload_witness(device, self._curve, witness)
+        groups = self._curve.g1.key, self._curve.g2.key
+        results = [
+            device.empty(each.shape, each.dtype)
+            for each, _ in zip(self._results, groups, strict=True)
+        ]
+        with self._lock:  # the submissions of one proof follow each other
+            device.submit([ArrayCopy(uploaded, self._witness)])
             self._commands.replay()
-            g1, g2 = device.fetch(self._g1), device.fetch(self._g2)
-        (a, c, b1, h), (b2,) = (
-            self._load(self._curve.g1.key, g1),
-            self._load(self._curve.g2.key, g2),
-        )
-        arithmetic = get_arithmetic(self._curve.g1.key)
-        return ProofSums(a, b1, b2, arithmetic.add([c], [h])[0])
+            device.submit(list(map(ArrayCopy, self._results, results)))
+        device.assign(uploaded, uploaded.dtype.type(0))
+        return PendingSums(self._curve, *results)
 
-    @staticmethod
-    def _load(key: CurveKey, points: Words) -> list[Point]:
-        return get_arithmetic(key).load(points)
+    def wipe(self) -> None:
+        """Overwrite the witness, and with a proof of zeros all that was computed from it."""
+        self.submit(np.zeros((len(self._witness), 8), np.uint32)).fetch()
+
+
+def plan_joint_msm(
+    device: ArrayDevice,
+    curve: ProofCurve,
+    lists: tuple[SignalList, SignalList],
+    sets: Mapping[str, PointSet],
+    glv: Glv | None,
+) -> JointMsm:
+    """The MSMs of a proof: two lists of the witness, and one of the quotient."""
+    images = 1 if glv is None else 2
+    for_a, for_b = lists
+    scalars = [
+        ScalarList(for_a.count, (sets["a"], sets["c"])),
+        ScalarList(for_b.count, (sets["b1"], sets["b2"])),
+        ScalarList(len(sets["h"].points) // images, (sets["h"],)),
+    ]
+    return JointMsm(device, scalars, curve.r.bit_length(), glv)
+
+
+class StreamedProver:
+    """The points of a key in its file, which are copied to the device for each proof."""
+
+    def __init__(
+        self, device: ArrayDevice, zkey: ZkeyFile, quotient: Quotient, h: Words, glv: Glv | None
+    ) -> None:
+        """`h` are the points of the section H in the order of the quotient."""
+        self._device, self._zkey, self._quotient = device, zkey, quotient
+        self._h, self._glv = h, glv
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory of the matrices."""
+        return self._quotient.nbytes
+
+    def submit(self, witness: Words) -> PendingSums:
+        """Begin with a proof of a witness; most of the MSMs are computed here."""
+        device, zkey, curve = self._device, self._zkey, self._zkey.curve
+        values = upload_witness(device, curve, witness)
+        quotient = self._quotient.compute(values)
+        scalars = {
+            "a": values,
+            "c": values[zkey.n_public + 1 :],
+            "b1": values,
+            "h": quotient,
+            "b2": values,
+        }
+        sums = {}
+        for name in SECTIONS:
+            points = self._h if name == "h" else getattr(zkey, name)
+            key = (curve.g2 if name == "b2" else curve.g1).key
+            glv = None if self._glv is None else (curve.g2 if name == "b2" else curve.g1).glv
+            found = run_on_device(device, key, points, scalars[name], (), glv)
+            sums[name] = to_affine(key, found)
+        g1 = make_points(device, curve.g1.key, len(SECTIONS) - 1, coordinates=2)
+        for number, name in enumerate(SECTIONS[:-1]):
+            device.assign(g1[number], sums[name])
+        for each in (values, quotient):
+            device.assign(each, each.dtype.type(0))
+        return PendingSums(curve, g1, sums["b2"].reshape((1, *sums["b2"].shape)))
+
+    def wipe(self) -> None:
+        """Nothing is kept between proofs."""

@@ -68,6 +68,14 @@ class Glv:
         bound = longest // 2 + (longest >> 32) + 1
         return (bound * 4 // 3 + 1).bit_length()
 
+    def halve(self, scalar: int) -> Vector:
+        """k1 and k2 of a scalar."""
+        (a1, b1), (a2, b2) = self.basis
+        determinant = a1 * b2 - a2 * b1
+        first = _divide_rounded(scalar * b2, determinant)
+        second = _divide_rounded(-scalar * b1, determinant)
+        return scalar - first * a1 - second * a2, -first * b1 - second * b2
+
     def encode(self) -> npt.NDArray[np.uint32]:
         """The constants of the kernel: |c1 / k| and |c2 / k| as fractions of 2^(32 (words + 1)),
         then what their products with k are multiplied by: for k1 and for k2."""

@@ -1,0 +1,314 @@
+"""`ProvingKey`: a key of Groth16 on one or more devices, which makes proofs."""
+
+from __future__ import annotations
+
+import operator
+import os
+import threading
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from queue import SimpleQueue
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from gpu_executor.backend import Backend
+from gpu_executor.calls.arguments import describe
+from gpu_executor.common.fork import raise_forked
+from gpu_executor.common.progress import show_progress
+from gpu_executor.curves import PointArray
+from gpu_executor.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    ClosedError,
+    WitnessError,
+)
+from gpu_executor.executor import GpuExecutor
+from gpu_executor.groth16.blinding import Blinding, KeyHeader, draw_blinding, parse_blinding
+from gpu_executor.groth16.key_device import list_devices
+from gpu_executor.groth16.key_points import Check, KeyLoader
+from gpu_executor.groth16.proof import Proof
+from gpu_executor.groth16.prover import PendingSums, Prover
+from gpu_executor.groth16.sections import PathLike
+from gpu_executor.groth16.verification import verify
+from gpu_executor.groth16.verification_key import VerificationKey
+from gpu_executor.groth16.witness_file import Witness
+from gpu_executor.groth16.zkey_file import HEADER, ZkeyFile
+from gpu_executor.ops.host_points import Point, get_arithmetic
+
+Proved = tuple[Proof, list[int]]
+"""A proof and its public values."""
+PROOFS_IN_FLIGHT = 2
+"""Proofs of a device that are submitted and not completed: the device computes one, and the host
+uploads the next witness and blinds the proof before."""
+
+
+class ProvingKey:
+    """A proving key of Groth16 on a device. `ProvingKey.load` makes it, and `close()` or the end of
+    a `with` frees it. Threads may share it.
+
+    Witnesses and blinding are secrets: no message, log or statistic has them, and device memory
+    that held them is overwritten. Nothing runs in constant time.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        header: KeyHeader,
+        verification_key: VerificationKey,
+        provers: list[Prover],
+        signals: int,
+        resources: ExitStack,
+    ) -> None:
+        """`resources` are closed with the key."""
+        self.source = source
+        """The file."""
+        self.verification_key = verification_key
+        """What verifies the proofs of the key."""
+        self.n_signals = signals
+        """Values of a witness."""
+        self._header, self._provers, self._resources = header, provers, resources
+        self._process, self._closed = os.getpid(), False
+        self._lock = threading.Lock()
+        self._free: SimpleQueue[Prover] = SimpleQueue()
+        """Provers that can begin with a proof, each as often as it can."""
+        for each in provers * PROOFS_IN_FLIGHT:
+            self._free.put(each)
+        self._finishers = ThreadPoolExecutor(len(provers), "groth16")
+
+    @classmethod
+    def load(
+        cls,
+        path: PathLike,
+        *,
+        device: Backend | None = None,
+        check: Literal["group", "curve"] = "group",
+        trusted: bool = False,
+        memory: int | None = None,
+    ) -> Self:
+        """Read a .zkey file, check its points on the device and keep them there.
+
+        Args:
+            path (str | Path): The file.
+            device (GpuExecutor | Backend | None): Where proofs are computed: an executor, whose
+                devices share batches, or a backend. Without one, the key opens a `GpuExecutor` and
+                closes it with itself.
+            check (str): "group": points are on the curve and in the group of prime order. "curve":
+                points are on the curve; scalars are not halved then, and proofs take longer.
+            trusted (bool): Whether points are not checked at all. A key from elsewhere can then
+                make proofs that reveal the witness.
+            memory (int | None): The most bytes of a device that points and matrices may take. A key
+                that needs more is read from its file for every proof. None for three quarters of
+                the free memory.
+        """
+        level = _parse_check(check, trusted)
+        limit = _parse_memory(memory)
+        zkey = ZkeyFile.open(path)
+        with ExitStack() as resources:
+            gpu = resources.enter_context(GpuExecutor()) if device is None else device
+            devices = list_devices(gpu, "a proving key")
+            provers = [KeyLoader(each, zkey, level).load(limit) for each in devices]
+            header, key = _load_header(zkey, level), _make_verification_key(zkey)
+            made = cls(str(path), header, key, list(provers), zkey.n_vars, resources.pop_all())
+        return made
+
+    @property
+    def curve(self) -> str:
+        """The name of the curve: "bn128" or "bls12381"."""
+        return self._header.curve.name
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the key takes on its devices, without those of a proof."""
+        return sum(each.nbytes for each in self._provers)
+
+    # --- proofs ---
+
+    def prove(
+        self,
+        witness: Witness,
+        *,
+        verify: bool = False,
+        blinding: tuple[int, int] | None = None,
+    ) -> Proved:
+        """A proof of a witness, and its public values.
+
+        Args:
+            witness (Witness): The values of all signals. They are not checked against the circuit
+                (`check_witness` does); the proof of wrong values does not verify.
+            verify (bool): Whether the proof is verified; one that does not verify raises
+                `WitnessError`.
+            blinding (tuple): r and s, for tests: a proof whose r and s somebody knows reveals its
+                witness. By default they are drawn from the system's source of randomness.
+        """
+        return self.submit(witness, verify=verify, blinding=blinding).result()
+
+    def prove_batch(self, witnesses: Iterable[Witness], *, verify: bool = False) -> list[Proved]:
+        """Proofs of many witnesses, in their order. The host prepares one while the devices compute
+        others.
+
+        Args:
+            witnesses (Iterable[Witness]): The witnesses; an iterator is read as proofs are made.
+            verify (bool): Whether each proof is verified, as `prove` does.
+        """
+        is_sequence = isinstance(witnesses, Sequence)
+        source = show_progress(witnesses, "proofs") if is_sequence else witnesses
+        futures = [self.submit(each, verify=verify) for each in source]
+        return [each.result() for each in futures]
+
+    def submit(
+        self,
+        witness: Witness,
+        *,
+        verify: bool = False,
+        blinding: tuple[int, int] | None = None,
+    ) -> Future[Proved]:
+        """Begin with a proof, and return its future. While as many proofs as the devices take are
+        under way, this waits.
+
+        Args:
+            witness (Witness): The values, as `prove` takes them.
+            verify (bool): Whether the proof is verified, as `prove` does.
+            blinding (tuple): r and s, for tests.
+        """
+        self._check_usable()
+        self._check_witness(witness)
+        curve = self._header.curve
+        scalars = draw_blinding(curve) if blinding is None else parse_blinding(curve, blinding)
+        public = [witness[each] for each in range(1, self.verification_key.n_public + 1)]
+        prover = self._free.get()
+        try:
+            self._check_usable()  # here for a thread that waited while another one closed the key
+            pending = prover.submit(witness.words)
+            future = self._finishers.submit(self._finish, pending, scalars, public, verify)
+        except BaseException:
+            self._free.put(prover)
+            raise
+        future.add_done_callback(lambda _: self._free.put(prover))
+        return future
+
+    def _finish(
+        self, pending: PendingSums, scalars: tuple[int, int], public: list[int], checks: bool
+    ) -> Proved:
+        """Blind a proof, in a thread of its device."""
+        blinding = Blinding(self._header, scalars)  # while the device computes
+        proof = blinding.finish(pending.fetch())
+        if checks and not verify(self.verification_key, public, proof):
+            raise WitnessError(
+                "the proof does not verify: the witness does not satisfy the circuit of the key; "
+                "check_witness names the constraint"
+            )
+        return proof, public
+
+    def _check_witness(self, witness: Any) -> None:
+        if not isinstance(witness, Witness):
+            raise ArgumentTypeError(
+                f"the witness is {describe(witness)}; load_witness and compute_witness make one"
+            )
+        if witness.curve != self._header.curve:
+            raise WitnessError(
+                f"the witness is of {witness.curve.name}, and the key of {self.curve}"
+            )
+        if len(witness) != self.n_signals:
+            raise WitnessError(
+                f"the witness has {len(witness):,} values, and the circuit of the key has "
+                f"{self.n_signals:,} signals; it is the witness of another circuit"
+            )
+
+    # --- lifetime ---
+
+    def close(self) -> None:
+        """Overwrite what proofs have left on the devices, and free the key; close the executor if
+        the key opened it. Proofs under way are completed first."""
+        if os.getpid() != self._process:
+            return
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._finishers.shutdown()
+        try:
+            for each in self._provers:
+                each.wipe()
+        finally:
+            self._provers.clear()
+            self._resources.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> Any:
+        raise ArgumentTypeError(
+            "a proving key is in device memory and cannot be pickled; send the path of its file"
+        )
+
+    def _check_usable(self) -> None:
+        if os.getpid() != self._process:
+            raise_forked()
+        if self._closed:
+            raise ClosedError("the proving key is closed; ProvingKey.load loads another one")
+
+    def __repr__(self) -> str:
+        head = f"<ProvingKey of {self.source}, {self.curve}, {self.n_signals:,} signals"
+        if self._closed:
+            return f"{head}, closed>"
+        places = len(self._provers)
+        where = "on its device" if places == 1 else f"on {places} devices"
+        return f"{head}: {self.nbytes:,} bytes {where}>"
+
+
+def _parse_check(check: Any, trusted: Any) -> Check:
+    if check not in ("group", "curve"):
+        raise ArgumentValueError(f"check={check!r}: it is 'group' or 'curve'")
+    if not isinstance(trusted, bool):
+        raise ArgumentTypeError(f"trusted= is {describe(trusted)}; it is True or False")
+    if trusted and check == "curve":
+        raise ArgumentValueError("trusted=True checks nothing, so check='curve' has no meaning")
+    return "none" if trusted else check  # type: ignore[return-value]
+
+
+def _parse_memory(memory: Any) -> int | None:
+    if memory is None:
+        return None
+    if isinstance(memory, bool) or not hasattr(memory, "__index__") or memory < 0:
+        raise ArgumentTypeError(f"memory= is {describe(memory)}; it is a number of bytes")
+    return operator.index(memory)
+
+
+def _load_header(zkey: ZkeyFile, check: Check) -> KeyHeader:
+    """The points that blind proofs, checked on the host."""
+    curve, file = zkey.curve, zkey.file
+    found: dict[str, Point] = {}
+    for group, names in (
+        (curve.g1, ("alpha1", "beta1", "delta1")),
+        (curve.g2, ("beta2", "gamma2", "delta2")),
+    ):
+        words = np.stack([getattr(zkey, name) for name in names])
+        points = PointArray(group, words)
+        loaded = get_arithmetic(group.key).load(words)
+        valid = [True] * len(names)
+        if check != "none":
+            valid = (
+                group.in_subgroup(points) if check == "group" else group.is_on_curve(points)
+            ).tolist()
+        for name, point, is_valid in zip(names, loaded, valid, strict=True):
+            if point is None:
+                file.fail(f"{name} is the point at infinity", HEADER)
+            if not is_valid:
+                wanted = "in the group" if check == "group" else "on the curve"
+                file.fail(f"{name} is not a point {wanted}", HEADER)
+        found |= dict(zip(names, loaded, strict=True))
+    glv = None if check == "curve" else curve.g1.glv
+    del found["gamma2"]
+    return KeyHeader(curve, glv=glv, **found)
+
+
+def _make_verification_key(zkey: ZkeyFile) -> VerificationKey:
+    g1, g2 = (get_arithmetic(group.key) for group in (zkey.curve.g1, zkey.curve.g2))
+    (alpha,) = g1.load(zkey.alpha1[None])
+    beta, gamma, delta = g2.load(np.stack([zkey.beta2, zkey.gamma2, zkey.delta2]))
+    return VerificationKey(zkey.curve, alpha, beta, gamma, delta, g1.load(zkey.ic))
