@@ -1,11 +1,13 @@
-"""The last additions of a proof, on the host: blinding by two random scalars.
+"""Blinding: the two random scalars that hide a witness in its proof.
 
     pi_a = A + alpha + r delta
+    b1   = B + beta + s delta                         (G1)
     pi_b = B + beta + s delta                         (G2)
-    pi_c = C + H + s pi_a + r (B + beta + s delta) - r s delta
+    pi_c = C - r s delta + H + s pi_a + r b1
 
-A, B, C and H are the MSMs of the prover. What does not depend on them (`Blinding`) is computed while
-the device computes them.
+A, B, C and H are MSMs of the points of a key. Their last terms are multiples of a few points of its
+header, so they are four more points of each MSM (`extend_points`), with the scalars of
+`Blinding.list_scalars`. The host adds what is left for pi_c.
 """
 
 from __future__ import annotations
@@ -15,36 +17,76 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from gpu_executor.curves import Curve
 from gpu_executor.errors import ArgumentTypeError, ArgumentValueError
 from gpu_executor.groth16.proof import Proof
 from gpu_executor.groth16.proof_curve import ProofCurve
-from gpu_executor.groth16.prover import ProofSums
+from gpu_executor.groth16.zkey_file import ZkeyFile
 from gpu_executor.ops.host_points import Point, get_arithmetic
 from gpu_executor.primes.glv import Glv, find_cube_root_of_unity
 
+EXTRA = 4
+"""Scalars behind those of a witness: 1, r, s and -r s."""
+_EXTRA_POINTS = {
+    "a": ("alpha1", "delta1", None, None),
+    "b1": ("beta1", None, "delta1", None),
+    "b2": ("beta2", None, "delta2", None),
+    "c": (None, None, None, "delta1"),
+}
+"""The point of each extra scalar, by section; None for the point at infinity."""
+
+
+def extend_points(zkey: ZkeyFile, section: str) -> npt.NDArray[Any]:
+    """The points of the extra scalars in the MSM of a section: words of affine points."""
+    own = zkey.b2 if section == "b2" else zkey.a
+    words = np.zeros((EXTRA, *own.shape[1:]), own.dtype)
+    for number, name in enumerate(_EXTRA_POINTS[section]):
+        if name is not None:
+            words[number] = getattr(zkey, name)
+    return words
+
 
 @dataclass(frozen=True)
-class KeyHeader:
-    """The points of a key that blind its proofs, affine."""
+class ProofSums:
+    """The MSMs of a proof with their extra terms: the first terms of the equations above."""
 
-    curve: ProofCurve
-    alpha1: Point
-    beta1: Point
-    beta2: Point
-    delta1: Point
-    delta2: Point
-    glv: Glv | None
-    """How scalars of these points are halved; None if the points may be outside the group."""
+    pi_a: Point
+    c: Point
+    b1: Point
+    h: Point
+    pi_b: Point
 
 
-def draw_blinding(curve: ProofCurve) -> tuple[int, int]:
-    """r and s, uniform, from the system's source of randomness."""
-    return secrets.randbelow(curve.r), secrets.randbelow(curve.r)
+class Blinding:
+    """The random scalars of one proof: a secret, which nothing shows."""
+
+    def __init__(self, curve: ProofCurve, scalars: tuple[int, int] | None = None) -> None:
+        """r and s are those of the caller, or uniform, from the system's source of randomness."""
+        self._curve = curve
+        self._r, self._s = scalars or (secrets.randbelow(curve.r), secrets.randbelow(curve.r))
+
+    def list_scalars(self) -> npt.NDArray[np.uint32]:
+        """The extra scalars, as a witness has its values: (4, 8) words."""
+        r, s = self._r, self._s
+        joined = b"".join(each.to_bytes(32, "little") for each in (1, r, s, -r * s % self._curve.r))
+        return np.frombuffer(joined, np.uint32).reshape(EXTRA, -1)
+
+    def finish(self, sums: ProofSums, glv: Glv | None) -> Proof:
+        """The proof of the MSMs. With `glv`, scalars are halved."""
+        g1 = get_arithmetic(self._curve.g1.key)
+        factors = self._s, self._r
+        blinded = sum_multiples(self._curve.g1, (sums.pi_a, sums.b1), factors, glv)
+        (pi_c,) = g1.sum_rows([(sums.c, sums.h, blinded)])
+        return Proof(self._curve, sums.pi_a, sums.pi_b, pi_c)
 
 
-def parse_blinding(curve: ProofCurve, blinding: Any) -> tuple[int, int]:
-    """r and s of the caller, for tests."""
+def parse_blinding(curve: ProofCurve, blinding: Any) -> tuple[int, int] | None:
+    """r and s of the caller, for tests; None for None."""
+    if blinding is None:
+        return None
     is_pair = isinstance(blinding, tuple | list) and len(blinding) == 2
     if not is_pair or any(type(each) is not int for each in blinding):
         raise ArgumentTypeError("blinding= is a pair of integers (r, s), for tests")
@@ -52,37 +94,6 @@ def parse_blinding(curve: ProofCurve, blinding: Any) -> tuple[int, int]:
     if not all(0 <= each < curve.r for each in (r, s)):
         raise ArgumentValueError("blinding=: r and s must be in 0 .. order - 1")
     return r, s
-
-
-class Blinding:
-    """The random scalars of one proof, and their multiples of delta. It is never shown."""
-
-    def __init__(self, header: KeyHeader, scalars: tuple[int, int]) -> None:
-        self._header = header
-        self._r, self._s = r, s = scalars
-        curve, glv = header.curve, header.glv
-        self._a, self._b1, self._c = (
-            sum_multiples(curve.g1, (header.delta1,), (scalar,), glv)
-            for scalar in (r, s, -r * s % curve.r)
-        )
-        self._b2 = sum_multiples(curve.g2, (header.delta2,), (s,), None)
-
-    def finish(self, sums: ProofSums) -> Proof:
-        """The proof of the MSMs."""
-        header = self._header
-        curve = header.curve
-        g1, g2 = get_arithmetic(curve.g1.key), get_arithmetic(curve.g2.key)
-        pi_a, b, c = g1.sum_rows(
-            [
-                (sums.a, header.alpha1, self._a),
-                (sums.b1, header.beta1, self._b1),
-                (sums.c, sums.h, self._c),
-            ]
-        )
-        (pi_b,) = g2.sum_rows([(sums.b2, header.beta2, self._b2)])
-        blinded = sum_multiples(curve.g1, (pi_a, b), (self._s, self._r), header.glv)
-        (pi_c,) = g1.add([c], [blinded])
-        return Proof(curve, pi_a, pi_b, pi_c)
 
 
 def sum_multiples(

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.calls.dispatch import ArrayDevice
 from gpu_executor.curves import Curve, PointArray
+from gpu_executor.groth16.blinding import EXTRA, extend_points
 from gpu_executor.groth16.proof_curve import ProofCurve
 from gpu_executor.groth16.prover import ResidentProver, SignalList, StreamedProver
 from gpu_executor.groth16.quotient import Quotient, place_rows
@@ -63,37 +64,38 @@ class KeyLoader:
         zkey = self._zkey
         finite = {name: find_finite(getattr(zkey, name)) for name in ("a", "b1", "b2", "c")}
         first = zkey.n_public + 1
-        of_a = finite["a"]
+        of_a, of_b = finite["a"], finite["b1"] | finite["b2"]
         of_a[first:] |= finite["c"]
-        lists = (
-            SignalList(self._device, of_a),
-            SignalList(self._device, finite["b1"] | finite["b2"]),
-        )
+        lists = self._make_list(of_a, "a", "c"), self._make_list(of_b, "b1", "b2")
         sets = {
             "a": self._arrange("a", lists[0]),
             "c": self._arrange("c", lists[0], first),
             "b1": self._arrange("b1", lists[1]),
-            "h": self._arrange_h(),
+            "h": self._make_set("h", self._load_checked("h", self.order_h())),
             "b2": self._arrange("b2", lists[1]),
         }
         return ResidentProver(
             self._device, self.curve, quotient, zkey.n_vars, lists, sets, self._glv
         )
 
-    def _arrange(self, name: str, signals: SignalList, first: int = 0) -> PointSet:
-        """The points of a section for the signals of a list; the first signals have none."""
-        points = self._load_checked(name, getattr(self._zkey, name))
-        if first:
-            key = self._get_group(name).key
-            padded = make_points(self._device, key, first + len(points), coordinates=AFFINE)
-            self._device.assign(padded[:first], padded.dtype.type(0))
-            if len(points):
-                self._device.assign(padded[first:], points)
-            points = padded
-        return self._make_set(name, signals.select(points))
+    def _make_list(self, finite: npt.NDArray[np.bool_], *sections: str) -> SignalList:
+        """The signals with a finite point in some section, and the extra scalars that have one."""
+        extra = [find_finite(extend_points(self._zkey, name)) for name in sections]
+        return SignalList(self._device, np.concatenate([finite, np.logical_or(*extra)]))
 
-    def _arrange_h(self) -> PointSet:
-        return self._make_set("h", self._load_checked("h", self.order_h()))
+    def _arrange(self, name: str, signals: SignalList, first: int = 0) -> PointSet:
+        """The points of a section for the signals and the extra scalars of a list; the first
+        signals have none."""
+        device, key = self._device, self._get_group(name).key
+        points = self._load_checked(name, getattr(self._zkey, name))
+        stop = first + len(points)
+        padded = make_points(device, key, stop + EXTRA, coordinates=AFFINE)
+        if first:
+            device.assign(padded[:first], padded.dtype.type(0))
+        if len(points):
+            device.assign(padded[first:stop], points)
+        device.assign(padded[stop:], extend_points(self._zkey, name))
+        return self._make_set(name, signals.select(padded))
 
     def order_h(self) -> Words:
         """The points of the section H in the order of the quotient."""

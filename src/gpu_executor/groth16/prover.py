@@ -12,8 +12,7 @@ the device: the points of each MSM are copied from the file.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,6 +20,8 @@ import numpy.typing as npt
 
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.calls.dispatch import ArrayCopy, ArrayDevice
+from gpu_executor.curves import Curve
+from gpu_executor.groth16.blinding import EXTRA, Blinding, ProofSums, extend_points
 from gpu_executor.groth16.proof_curve import ProofCurve
 from gpu_executor.groth16.quotient import Quotient
 from gpu_executor.groth16.zkey_file import ZkeyFile
@@ -29,23 +30,12 @@ from gpu_executor.msm.prepared import CapturedSteps
 from gpu_executor.msm.run import run_on_device
 from gpu_executor.ops.host_points import Point, get_arithmetic
 from gpu_executor.ops.indexing import gather_rows
-from gpu_executor.ops.points import make_points, to_affine
+from gpu_executor.ops.points import AFFINE, add, make_points, to_affine
 from gpu_executor.primes.glv import Glv
 
 Words = npt.NDArray[Any]
 SECTIONS = ("a", "c", "b1", "h", "b2")
 """The sections of a key with an MSM, in the order of results: those of G1, then that of G2."""
-
-
-@dataclass(frozen=True)
-class ProofSums:
-    """The MSMs of a proof, ahead of its blinding."""
-
-    a: Point
-    c: Point
-    b1: Point
-    h: Point
-    b2: Point
 
 
 class PendingSums:
@@ -70,37 +60,37 @@ class Prover(Protocol):
     def nbytes(self) -> int:
         """Bytes of device memory that stay while it is there."""
 
-    def submit(self, witness: Words) -> PendingSums:
+    def submit(self, witness: Words, blinding: Blinding) -> PendingSums:
         """Begin with a proof of a witness: words (signals, 8), in canonical form."""
 
     def wipe(self) -> None:
         """Overwrite all device memory that held values of a witness."""
 
 
-def upload_witness(device: ArrayDevice, curve: ProofCurve, witness: Words) -> DeviceArray:
-    """A witness on the device, as elements in canonical form."""
+def upload_scalars(device: ArrayDevice, curve: ProofCurve, scalars: Words) -> DeviceArray:
+    """Scalars of words (n, 8) on the device, as elements in canonical form."""
     prime = curve.scalar_field.prime
-    values = np.ascontiguousarray(witness).view(prime.column_dtype)
+    values = np.ascontiguousarray(scalars).view(prime.column_dtype)
     return device.put_ahead(values.reshape((-1, *prime.element_shape)))
 
 
 class SignalList:
-    """Signals with one list of digits: those that have a finite point in some section."""
+    """Signals with one list of digits: those that have a finite point in some section, and the
+    extra scalars."""
 
     def __init__(self, device: ArrayDevice, finite: npt.NDArray[np.bool_]) -> None:
+        """`finite` says which signals and extra scalars have such a point."""
         self.count = int(np.count_nonzero(finite))
-        self._positions: DeviceArray | None = None
-        if self.count < len(finite):
-            self._positions = device.put(np.flatnonzero(finite).astype(np.uint32))
+        self._positions = device.put(np.flatnonzero(finite).astype(np.uint32))
 
     @property
     def nbytes(self) -> int:
         """Bytes of device memory."""
-        return 0 if self._positions is None else self._positions.nbytes
+        return self._positions.nbytes
 
     def select(self, values: DeviceArray) -> DeviceArray:
         """The entries of the first axis of an array that belong to the signals of the list."""
-        return values if self._positions is None else gather_rows(values, self._positions)
+        return gather_rows(values, self._positions)
 
 
 class ResidentProver:
@@ -121,7 +111,7 @@ class ResidentProver:
         self._device, self._curve = device, curve
         self._lock = threading.Lock()
         prime = curve.scalar_field.prime
-        self._witness = device.empty((signals, *prime.element_shape), prime.column_dtype)
+        self._witness = device.empty((signals + EXTRA, *prime.element_shape), prime.column_dtype)
         msm = plan_joint_msm(device, curve, lists, sets, glv)
         with CapturedSteps(device, reorders=True) as self._commands:
             factors = [each.select(self._witness) for each in lists]
@@ -135,25 +125,32 @@ class ResidentProver:
         """Bytes of device memory of points and matrices, without those of one proof."""
         return self._own_bytes
 
-    def submit(self, witness: Words) -> PendingSums:
+    def submit(self, witness: Words, blinding: Blinding) -> PendingSums:
         """Begin with a proof of a witness."""
         device = self._device
-        uploaded = upload_witness(device, self._curve, witness)
-        groups = self._curve.g1.key, self._curve.g2.key
-        results = [
-            device.empty(each.shape, each.dtype)
-            for each, _ in zip(self._results, groups, strict=True)
+        uploaded = [
+            upload_scalars(device, self._curve, each) for each in (witness, blinding.list_scalars())
         ]
+        results = [device.empty(each.shape, each.dtype) for each in self._results]
+        signals = len(witness)
+        targets = self._witness[:signals], self._witness[signals:]
         with self._lock:  # the submissions of one proof follow each other
-            device.submit([ArrayCopy(uploaded, self._witness)])
+            device.submit(list(map(ArrayCopy, uploaded, targets)))
             self._commands.replay()
             device.submit(list(map(ArrayCopy, self._results, results)))
-        device.assign(uploaded, uploaded.dtype.type(0))
+        wipe_arrays(device, uploaded)
         return PendingSums(self._curve, *results)
 
     def wipe(self) -> None:
-        """Overwrite the witness, and with a proof of zeros all that was computed from it."""
-        self.submit(np.zeros((len(self._witness), 8), np.uint32)).fetch()
+        """Overwrite the witness and, by a proof of zeros, all that was computed from it."""
+        zeros = np.zeros((len(self._witness) - EXTRA, 8), np.uint32)
+        self.submit(zeros, Blinding(self._curve, (0, 0))).fetch()
+
+
+def wipe_arrays(device: ArrayDevice, arrays: Iterable[DeviceArray]) -> None:
+    """Overwrite arrays that hold secrets, after everything submitted before."""
+    for each in arrays:
+        device.assign(each, each.dtype.type(0))
 
 
 def plan_joint_msm(
@@ -189,31 +186,31 @@ class StreamedProver:
         """Bytes of device memory of the matrices."""
         return self._quotient.nbytes
 
-    def submit(self, witness: Words) -> PendingSums:
+    def submit(self, witness: Words, blinding: Blinding) -> PendingSums:
         """Begin with a proof of a witness; most of the MSMs are computed here."""
         device, zkey, curve = self._device, self._zkey, self._zkey.curve
-        values = upload_witness(device, curve, witness)
+        values = upload_scalars(device, curve, witness)
+        extra = upload_scalars(device, curve, blinding.list_scalars())
         quotient = self._quotient.compute(values)
-        scalars = {
-            "a": values,
-            "c": values[zkey.n_public + 1 :],
-            "b1": values,
-            "h": quotient,
-            "b2": values,
-        }
-        sums = {}
+        sums = []
         for name in SECTIONS:
+            group = curve.g2 if name == "b2" else curve.g1
             points = self._h if name == "h" else getattr(zkey, name)
-            key = (curve.g2 if name == "b2" else curve.g1).key
-            glv = None if self._glv is None else (curve.g2 if name == "b2" else curve.g1).glv
-            found = run_on_device(device, key, points, scalars[name], (), glv)
-            sums[name] = to_affine(key, found)
-        g1 = make_points(device, curve.g1.key, len(SECTIONS) - 1, coordinates=2)
-        for number, name in enumerate(SECTIONS[:-1]):
-            device.assign(g1[number], sums[name])
-        for each in (values, quotient):
-            device.assign(each, each.dtype.type(0))
-        return PendingSums(curve, g1, sums["b2"].reshape((1, *sums["b2"].shape)))
+            scalars = {"c": values[zkey.n_public + 1 :], "h": quotient}.get(name, values)
+            found = self._run(group, points, scalars)
+            if name != "h":
+                own = self._run(group, extend_points(zkey, name), extra)
+                found = add(group.key, found, own)
+            sums.append(to_affine(group.key, found))
+        g1 = make_points(device, curve.g1.key, len(sums) - 1, coordinates=AFFINE)
+        for number, each in enumerate(sums[:-1]):
+            device.assign(g1[number], each)
+        wipe_arrays(device, (values, extra, quotient))
+        return PendingSums(curve, g1, sums[-1].reshape((1, *sums[-1].shape)))
+
+    def _run(self, group: Curve, points: Words, scalars: DeviceArray) -> DeviceArray:
+        glv = None if self._glv is None else group.glv
+        return run_on_device(self._device, group.key, points, scalars, (), glv)
 
     def wipe(self) -> None:
         """Nothing is kept between proofs."""

@@ -25,17 +25,19 @@ from gpu_executor.errors import (
     WitnessError,
 )
 from gpu_executor.executor import GpuExecutor
-from gpu_executor.groth16.blinding import Blinding, KeyHeader, draw_blinding, parse_blinding
+from gpu_executor.groth16.blinding import Blinding, parse_blinding
 from gpu_executor.groth16.key_device import list_devices
 from gpu_executor.groth16.key_points import Check, KeyLoader
 from gpu_executor.groth16.proof import Proof
+from gpu_executor.groth16.proof_curve import ProofCurve
 from gpu_executor.groth16.prover import PendingSums, Prover
 from gpu_executor.groth16.sections import PathLike
 from gpu_executor.groth16.verification import verify
 from gpu_executor.groth16.verification_key import VerificationKey
 from gpu_executor.groth16.witness_file import Witness
 from gpu_executor.groth16.zkey_file import HEADER, ZkeyFile
-from gpu_executor.ops.host_points import Point, get_arithmetic
+from gpu_executor.ops.host_points import get_arithmetic
+from gpu_executor.primes.glv import Glv
 
 Proved = tuple[Proof, list[int]]
 """A proof and its public values."""
@@ -55,20 +57,22 @@ class ProvingKey:
     def __init__(
         self,
         source: str,
-        header: KeyHeader,
+        curve: ProofCurve,
+        glv: Glv | None,
         verification_key: VerificationKey,
         provers: list[Prover],
         signals: int,
         resources: ExitStack,
     ) -> None:
-        """`resources` are closed with the key."""
+        """With `glv`, scalars are halved; `resources` are closed with the key."""
         self.source = source
         """The file."""
         self.verification_key = verification_key
         """What verifies the proofs of the key."""
         self.n_signals = signals
         """Values of a witness."""
-        self._header, self._provers, self._resources = header, provers, resources
+        self._curve, self._glv = curve, glv
+        self._provers, self._resources = provers, resources
         self._process, self._closed = os.getpid(), False
         self._lock = threading.Lock()
         self._free: SimpleQueue[Prover] = SimpleQueue()
@@ -109,14 +113,16 @@ class ProvingKey:
             gpu = resources.enter_context(GpuExecutor()) if device is None else device
             devices = list_devices(gpu, "a proving key")
             provers = [KeyLoader(each, zkey, level).load(limit) for each in devices]
-            header, key = _load_header(zkey, level), _make_verification_key(zkey)
-            made = cls(str(path), header, key, list(provers), zkey.n_vars, resources.pop_all())
-        return made
+            _check_header(zkey, level)
+            glv = None if level == "curve" else zkey.curve.g1.glv
+            key = _make_verification_key(zkey)
+            own = resources.pop_all()
+            return cls(str(path), zkey.curve, glv, key, list(provers), zkey.n_vars, own)
 
     @property
     def curve(self) -> str:
         """The name of the curve: "bn128" or "bls12381"."""
-        return self._header.curve.name
+        return self._curve.name
 
     @property
     def nbytes(self) -> int:
@@ -174,14 +180,13 @@ class ProvingKey:
         """
         self._check_usable()
         self._check_witness(witness)
-        curve = self._header.curve
-        scalars = draw_blinding(curve) if blinding is None else parse_blinding(curve, blinding)
+        secret = Blinding(self._curve, parse_blinding(self._curve, blinding))
         public = [witness[each] for each in range(1, self.verification_key.n_public + 1)]
         prover = self._free.get()
         try:
             self._check_usable()  # here for a thread that waited while another one closed the key
-            pending = prover.submit(witness.words)
-            future = self._finishers.submit(self._finish, pending, scalars, public, verify)
+            pending = prover.submit(witness.words, secret)
+            future = self._finishers.submit(self._finish, pending, secret, public, verify)
         except BaseException:
             self._free.put(prover)
             raise
@@ -189,11 +194,10 @@ class ProvingKey:
         return future
 
     def _finish(
-        self, pending: PendingSums, scalars: tuple[int, int], public: list[int], checks: bool
+        self, pending: PendingSums, blinding: Blinding, public: list[int], checks: bool
     ) -> Proved:
         """Blind a proof, in a thread of its device."""
-        blinding = Blinding(self._header, scalars)  # while the device computes
-        proof = blinding.finish(pending.fetch())
+        proof = blinding.finish(pending.fetch(), self._glv)
         if checks and not verify(self.verification_key, public, proof):
             raise WitnessError(
                 "the proof does not verify: the witness does not satisfy the circuit of the key; "
@@ -206,7 +210,7 @@ class ProvingKey:
             raise ArgumentTypeError(
                 f"the witness is {describe(witness)}; load_witness and compute_witness make one"
             )
-        if witness.curve != self._header.curve:
+        if witness.curve != self._curve:
             raise WitnessError(
                 f"the witness is of {witness.curve.name}, and the key of {self.curve}"
             )
@@ -279,32 +283,23 @@ def _parse_memory(memory: Any) -> int | None:
     return operator.index(memory)
 
 
-def _load_header(zkey: ZkeyFile, check: Check) -> KeyHeader:
-    """The points that blind proofs, checked on the host."""
+def _check_header(zkey: ZkeyFile, check: Check) -> None:
+    """Check the points of the header, on the host. None of them is at infinity."""
     curve, file = zkey.curve, zkey.file
-    found: dict[str, Point] = {}
     for group, names in (
         (curve.g1, ("alpha1", "beta1", "delta1")),
         (curve.g2, ("beta2", "gamma2", "delta2")),
     ):
-        words = np.stack([getattr(zkey, name) for name in names])
-        points = PointArray(group, words)
-        loaded = get_arithmetic(group.key).load(words)
-        valid = [True] * len(names)
+        points = PointArray(group, np.stack([getattr(zkey, name) for name in names]))
+        valid = np.ones(len(names), np.bool_)
         if check != "none":
-            valid = (
-                group.in_subgroup(points) if check == "group" else group.is_on_curve(points)
-            ).tolist()
-        for name, point, is_valid in zip(names, loaded, valid, strict=True):
-            if point is None:
+            valid = group.in_subgroup(points) if check == "group" else group.is_on_curve(points)
+        wanted = "in the group" if check == "group" else "on the curve"
+        for name, is_valid, infinite in zip(names, valid, points.is_infinity(), strict=True):
+            if infinite:
                 file.fail(f"{name} is the point at infinity", HEADER)
             if not is_valid:
-                wanted = "in the group" if check == "group" else "on the curve"
                 file.fail(f"{name} is not a point {wanted}", HEADER)
-        found |= dict(zip(names, loaded, strict=True))
-    glv = None if check == "curve" else curve.g1.glv
-    del found["gamma2"]
-    return KeyHeader(curve, glv=glv, **found)
 
 
 def _make_verification_key(zkey: ZkeyFile) -> VerificationKey:

@@ -135,7 +135,7 @@ class _Setup:
     def make_key(self) -> UnsafeKey:
         """Compute all sections."""
         curve, field, circuit = self._curve, self._field, self._circuit
-        tau, alpha, beta, delta = (self._secrets[name] for name in SECRETS)
+        alpha, beta, delta = (self._secrets[name] for name in ("alpha", "beta", "delta"))
         log_domain = self._domain.bit_length() - 1
         lagrange = self._evaluate_lagrange(log_domain, 1)
         a, b, c = (

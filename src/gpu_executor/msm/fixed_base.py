@@ -1,8 +1,8 @@
 """Many multiples of one point on a device, by a table of its multiples.
 
-The table has d 2^(8 w) P for every window w and digit d. A multiple is then a sum of one table point
-for each window: 32 mixed additions for a scalar of 256 bits, and no doublings. The accumulation of
-MSMs adds them (glsl/curves/accumulate.comp): each scalar is a bucket of its own.
+The table has d 2^(8 w) P for every window w and digit d. A multiple is then a sum of one point of
+the table for each window: 32 mixed additions for a scalar of 256 bits, and no doublings. The
+accumulation of MSMs adds them (glsl/curves/accumulate.comp): each scalar is a bucket of its own.
 """
 
 from __future__ import annotations
