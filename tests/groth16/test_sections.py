@@ -196,6 +196,7 @@ def test_the_first_number_that_is_not_below_the_modulus(
         wide[:, ::2] = words.reshape(-1, width)
         assert find_not_below(wide[:, ::2], modulus) == expected
     assert find_not_below(np.zeros((0, width), dtype), modulus) is None
+    assert find_not_below(np.full((2, width), -1).astype(dtype), 2 ** (8 * size) + 1) is None
 
 
 @given(st.lists(st.integers(0, 2**256 - 1), max_size=20), st.integers(1, 2**256 - 1))

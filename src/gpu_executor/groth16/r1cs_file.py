@@ -248,8 +248,9 @@ def _walk_in_step(
     # Walk by walk, the records are in order: no sort, which would take most of the time.
     places = np.cumsum(lengths) - lengths
     found = np.empty(int(lengths.sum()), np.int64)
-    for step, (walks, positions) in enumerate(visited):
-        found[places[walks] + step] = positions
+    while visited:
+        walks, positions = visited.pop()
+        found[places[walks] + len(visited)] = positions
     return found, ends
 
 
