@@ -7,7 +7,7 @@ value of 32 bytes for each term. Where a record begins depends on the lengths of
 `_find_records` walks through many parts of the section at once: it guesses a record in each part,
 walks from all of them in step, and keeps a walk only if the one before it arrives at its beginning.
 A guess can be wrong and costs time only: the records that are found always form one chain from the
-first word to the last. At 2^20 constraints (3.1 million records, 255 MB) this takes 0.15 s on a
+first word to the last. At 2^20 constraints (3.1 million records, 255 MB) this takes 0.2 s on a
 server of two cores, and a walk of one record after the other 1.6 s. `R1cs.open` takes 0.7 s in all:
 the rest is copying and checking the terms. Its arrays have the size of the file.
 """
