@@ -8,7 +8,6 @@ import errno
 import json
 import os
 import re
-import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -120,7 +119,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 def open_replacement(path: Path, mode: int) -> Iterator[BinaryIO]:
     """A new file beside the path, which takes its place at the end of the `with`; after an
     exception it is deleted, and the path has its old content. The mode is as `os.open` takes it."""
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
+    temporary = path.with_name(f"{path.name}.{os.urandom(8).hex()}.tmp")
     handle = os.open(temporary, CREATE_FLAGS, mode)
     try:
         with os.fdopen(handle, "wb") as file:

@@ -7,8 +7,9 @@ value of 32 bytes for each term. Where a record begins depends on the lengths of
 `_find_records` walks through many parts of the section at once: it guesses a record in each part,
 walks from all of them in step, and keeps a walk only if the one before it arrives at its beginning.
 A guess can be wrong and costs time only: the records that are found always form one chain from the
-first word to the last. At 2^20 constraints (3.1 million records, 250 MB) a walk of one record after
-the other takes 1.8 s.
+first word to the last. At 2^20 constraints (3.1 million records, 255 MB) this takes 0.2 s on a
+server of two cores, and a walk of one record after the other 1.6 s. `R1cs.open` takes 0.7 s in all:
+the rest is copying and checking the terms. Its arrays have the size of the file.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ NAMES = {
 MATRICES = "ABC"
 VALUE_WORDS = 8
 TERM_WORDS = 1 + VALUE_WORDS
-PART_WORDS = 1 << 14
+PART_WORDS = 1 << 15
 """Words of the constraints' section that one walk goes through."""
 GUESS_CANDIDATES = 512
 """Words at the beginning of a part that are tried as a record's beginning."""
@@ -232,19 +233,24 @@ def _walk_in_step(
 ) -> tuple[Positions, Positions]:
     """Walk from each of the starts to the first record at or after its limit. Returns all records
     before the limits, sorted, and the word where each walk ended."""
-    ends = starts.copy()
+    ends, lengths = starts.copy(), np.zeros(len(starts), np.int64)
     walks = np.flatnonzero(starts < limits)
     positions, bounds = starts[walks], limits[walks]
     visited = []
     while walks.size:
-        visited.append(positions)
+        visited.append((walks, positions))
         positions = positions + words[positions] * np.int64(TERM_WORDS) + 1
         inside = positions < bounds
         if not inside.all():
             ends[walks] = positions
+            lengths[walks[~inside]] = len(visited)
             walks, positions, bounds = walks[inside], positions[inside], bounds[inside]
-    found = np.concatenate(visited) if visited else starts[:0]
-    found.sort()
+    # Walk by walk, the records are in order: no sort, which would take most of the time.
+    places = np.cumsum(lengths) - lengths
+    found = np.empty(int(lengths.sum()), np.int64)
+    while visited:
+        walks, positions = visited.pop()
+        found[places[walks] + len(visited)] = positions
     return found, ends
 
 

@@ -43,7 +43,7 @@ READ_FLAGS = os.O_RDONLY | sum(
     getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY")
 )
 """Those of these flags that the system has. A pipe is not waited for."""
-CHUNK_BYTES = 1 << 22
+CHUNK_BYTES = 1 << 20
 """What checks of values read at once."""
 
 
@@ -317,27 +317,33 @@ class SectionReader:
 def find_not_below(words: npt.NDArray[Any], modulus: int) -> int | None:
     """The flat index of the first number that is not below the modulus; None if all are.
 
-    Five million numbers of 32 bytes take about 30 ms.
+    Five million numbers of 32 bytes take 10 ms, and 90 ms where many are just below the modulus.
 
     Args:
         words (array): Numbers as words of 32 or 64 bits, the lowest first, on the last axis.
         modulus (int): The first number that is too large.
     """
+    if words.itemsize == 4 and words.shape[-1] % 2 == 0 and words.strides[-1] == 4:
+        words = words.view(np.uint64)
     width, bits = words.shape[-1], 8 * words.itemsize
+    if modulus >> (width * bits):
+        return None  # every number of so many words is below it
     limits = [(modulus >> (bits * index)) & ((1 << bits) - 1) for index in range(width)]
     row_bytes = words.itemsize * int(np.prod(words.shape[1:]))
     numbers_of_row = row_bytes // (width * words.itemsize)
     step = max(1, CHUNK_BYTES // max(row_bytes, 1))
     for start in range(0, len(words), step):
         rows = words[start : start + step].reshape(-1, width)
-        # Few numbers have a highest word as large as that of the modulus.
+        # Only these can be too large. Random numbers have hardly any; in circuits -1 is common.
         near = np.flatnonzero(rows[:, -1] >= limits[-1])
         if not near.size:
             continue
-        chosen = rows[near]
+        if near.size > len(rows) // 8:
+            near, chosen = np.arange(len(rows)), rows
+        else:
+            chosen = rows[near]
         not_below = np.ones(len(near), bool)
-        for index, limit in enumerate(limits):
-            column = chosen[:, index]
+        for column, limit in zip(chosen.T, limits, strict=True):
             not_below = (column > limit) | ((column == limit) & not_below)
         bad = near[not_below]
         if bad.size:
