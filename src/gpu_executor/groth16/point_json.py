@@ -30,7 +30,7 @@ SCALAR_BITS = 256
 
 def write_json(content: Any) -> str:
     """The text of a file, in the layout of snarkjs: one value a line, indented by one space."""
-    return json.dumps(content, indent=1)
+    return json.dumps(content, indent=1) if content else "[\n]"
 
 
 def load_json(text: str, what: str) -> Any:

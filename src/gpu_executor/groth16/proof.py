@@ -138,8 +138,11 @@ def public_to_json(public: Sequence[Any]) -> str:
         public (sequence of int): The public values.
     """
     values = parse_public(public)
-    if any(value < 0 for value in values):
-        raise ArgumentValueError("public_to_json: a public value is negative")
+    for index, value in enumerate(values):
+        if value < 0 or value >> SCALAR_BITS:
+            raise ArgumentValueError(
+                f"public_to_json: public value {index} is not in 0 .. 2^{SCALAR_BITS}-1"
+            )
     return write_json([str(each) for each in values])
 
 

@@ -27,6 +27,10 @@ from gpu_executor.kzg.pairing import draw_weights
 from gpu_executor.msm import host
 from gpu_executor.ops.host_points import Point, get_arithmetic
 
+MAX_PROOFS = 1024
+"""Proofs that are checked together; a larger batch is cut. The lines of a point of G2 take about
+30 KB of memory."""
+
 
 def verify(vk: VerificationKey, public: Sequence[int], proof: Proof) -> bool:
     """Whether a proof is right for public values.
@@ -56,10 +60,14 @@ def verify_batch(
     _check_types(vk, publics, proofs)
     vk.check()
     values = [parse_public(each) for each in publics]
-    equations = _make_equations(vk, values, proofs)
-    own = [each for each in equations if each is not None]
-    found = iter(_search(vk, own, known_wrong=False))
-    return [each is not None and next(found) for each in equations]
+    found: list[bool] = []
+    for at in range(0, len(proofs), MAX_PROOFS):
+        chunk = slice(at, at + MAX_PROOFS)
+        equations = _make_equations(vk, values[chunk], proofs[chunk])
+        own = [each for each in equations if each is not None]
+        results = iter(_search(vk, own, known_wrong=False))
+        found += [each is not None and next(results) for each in equations]
+    return found
 
 
 def _check_types(vk: Any, publics: Any, proofs: Any) -> None:
