@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
+from flint import fmpz_poly
 from py_ecc import optimized_bn128
 
 from gpu_executor.groth16 import bn254_pairing, bn254_tower
-from gpu_executor.groth16.bn254_tower import ONE, F12, Q
+from gpu_executor.groth16.bn254_tower import F12, ONE, Q
 from gpu_executor.groth16.pairing import get_engine, is_on_curve
 from gpu_executor.groth16.point_json import get_integers, make_point
 from gpu_executor.groth16.proof_curve import CURVE_NAMES, get_proof_curve
@@ -150,20 +152,20 @@ def test_pairings_with_infinity_are_one(name: str) -> None:
 
 def test_the_vector_of_the_precompiled_contract() -> None:
     """The input jeff1 of Ethereum's tests of EIP-197, in its order: the coefficient of u first."""
-    words = """
-    1c76476f4def4bb94541d57ebba1193381ffa7aa76ada664dd31c16024c43f59
-    3034dd2920f673e204fee2811c678745fc819b55d3e9d294e45c9b03a76aef41
-    209dd15ebff5d46c4bd888e51a93cf99a7329636c63514396b4a452003a35bf7
-    04bf11ca01483bfa8b34b43561848d28905960114c8ac04049af4b6315a41678
-    2bb8324af6cfc93537a2ad1a445cfd0ca2a71acd7ac41fadbf933c2a51be344d
-    120a2a4cf30c1bf9845f20c6fe39e07ea2cce61f0c9bb048165fe5e4de877550
-    111e129f1cf1097710d41c4ac70fcdfa5ba2023c6ff1cbeac322de49d1b6df7c
-    2032c61a830e3c17286de9462bf242fca2883585b93870a73853face6a6bf411
-    198e9393920d483a7260bfb731fb5d25f1aa493335a9e71297e485b7aef312c2
-    1800deef121f1e76426a00665e5c4479674322d4f75edadd46debd5cd992f6ed
-    090689d0585ff075ec9e99ad690c3395bc4b313370b38ef355acdadcd122975b
-    12c85ea5db8c6deb4aab71808dcb408fe3d1e7690c43d37b4ce6cc0166fa7daa
-    """.split()
+    words = [
+        "1c76476f4def4bb94541d57ebba1193381ffa7aa76ada664dd31c16024c43f59",
+        "3034dd2920f673e204fee2811c678745fc819b55d3e9d294e45c9b03a76aef41",
+        "209dd15ebff5d46c4bd888e51a93cf99a7329636c63514396b4a452003a35bf7",
+        "04bf11ca01483bfa8b34b43561848d28905960114c8ac04049af4b6315a41678",
+        "2bb8324af6cfc93537a2ad1a445cfd0ca2a71acd7ac41fadbf933c2a51be344d",
+        "120a2a4cf30c1bf9845f20c6fe39e07ea2cce61f0c9bb048165fe5e4de877550",
+        "111e129f1cf1097710d41c4ac70fcdfa5ba2023c6ff1cbeac322de49d1b6df7c",
+        "2032c61a830e3c17286de9462bf242fca2883585b93870a73853face6a6bf411",
+        "198e9393920d483a7260bfb731fb5d25f1aa493335a9e71297e485b7aef312c2",
+        "1800deef121f1e76426a00665e5c4479674322d4f75edadd46debd5cd992f6ed",
+        "090689d0585ff075ec9e99ad690c3395bc4b313370b38ef355acdadcd122975b",
+        "12c85ea5db8c6deb4aab71808dcb408fe3d1e7690c43d37b4ce6cc0166fa7daa",
+    ]
     numbers, engine = [int(word, 16) for word in words], get_engine(BN254)
     pairs = []
     for x, y, x1, x0, y1, y0 in (numbers[:6], numbers[6:]):
@@ -195,10 +197,6 @@ def test_points_of_the_twist_are_told_from_those_of_the_group() -> None:
 def test_the_equation_of_the_group_holds_for_no_other_point() -> None:
     """The resultant of 6z + 2 + f - f^2 + f^3 and of f^2 - t f + q has only r in common with the
     number of points of the twist."""
-    import math
-
-    from flint import fmpz_poly
-
     q, r, trace = BN254.q, BN254.r, 6 * Z**2 + 1
     rest = fmpz_poly([6 * Z + 2, 1, -1, 1]) % fmpz_poly([q, -trace, 1])
     low, high = int(rest[0]), int(rest[1])
