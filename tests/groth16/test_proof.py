@@ -151,7 +151,7 @@ def test_what_are_no_public_values_is_refused(text: str) -> None:
 def test_texts_are_strings() -> None:
     for read in (Proof.from_json, public_from_json):
         with pytest.raises(ArgumentTypeError, match="text must be a str, not dict"):
-            read({})  # type: ignore[operator]
+            read({})  # type: ignore[arg-type]
 
 
 def test_public_values_that_cannot_be_written_are_refused() -> None:

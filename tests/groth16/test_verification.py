@@ -39,7 +39,8 @@ def find_outside(setup: ToySetup, group: Any) -> Point:
 def test_a_right_proof(name: str) -> None:
     setup = make_toy_setup(name, 2)
     proof = prove(setup)
-    for public in (PUBLIC, tuple(PUBLIC), np.array(PUBLIC), [np.uint64(7), np.int8(8)]):
+    forms: list[Any] = [PUBLIC, tuple(PUBLIC), np.array(PUBLIC), [np.uint64(7), np.int8(8)]]
+    for public in forms:
         assert verify(setup.key, public, proof) is True
 
 
@@ -81,7 +82,8 @@ def test_changed_points_are_refused(name: str) -> None:
     proof, curve = prove(setup), setup.curve
     for field, group in (("pi_a", curve.g1), ("pi_b", curve.g2), ("pi_c", curve.g1)):
         arithmetic, point = get_arithmetic(group.key), getattr(proof, field)
-        x, y = get_integers(point) or (0, 0)
+        x, y = get_integers(point)
+        changed: list[Any]
         if group is curve.g1:
             changed = [(x, y + 1), (x + curve.q, y), (x, y - curve.q), (0, 0), (y, x)]
         else:
@@ -94,7 +96,8 @@ def test_changed_points_are_refused(name: str) -> None:
             outside = find_outside(setup, group)
             changed += [outside, *arithmetic.add([outside], [point])]
         for each in changed:
-            assert verify(setup.key, PUBLIC, dataclasses.replace(proof, **{field: each})) is False
+            changes: dict[str, Any] = {field: each}
+            assert verify(setup.key, PUBLIC, dataclasses.replace(proof, **changes)) is False
 
 
 def test_a_point_outside_of_g2_that_the_pairing_cannot_see_is_refused() -> None:
@@ -113,8 +116,10 @@ def test_another_key_is_refused(field: str) -> None:
     setup = make_toy_setup("bn128", 2)
     proof, key = prove(setup), setup.key
     group = setup.curve.g1 if field == "alpha1" else setup.curve.g2
-    changed = (*key.ic[:2], key.ic[1]) if field == "ic" else multiply_generator(group, 99)
-    assert not verify(dataclasses.replace(key, **{field: changed}), PUBLIC, proof)
+    changes: dict[str, Any] = {field: multiply_generator(group, 99)}
+    if field == "ic":
+        changes = {"ic": (*key.ic[:2], key.ic[1])}
+    assert not verify(dataclasses.replace(key, **changes), PUBLIC, proof)
 
 
 def test_a_proof_of_another_curve_is_refused() -> None:
@@ -226,7 +231,8 @@ def test_arguments_of_wrong_types_and_lengths_are_refused() -> None:
 @pytest.mark.parametrize("name", CURVE_NAMES)
 def test_a_key_that_was_not_read_from_a_file_is_checked_too(name: str) -> None:
     setup = make_toy_setup(name, 2)
-    for field, point in (("alpha1", (1, 1)), ("gamma2", None), ("ic", ((1, 1),) * 3)):
-        key = dataclasses.replace(setup.key, **{field: point})
+    cases: list[dict[str, Any]] = [{"alpha1": (1, 1)}, {"gamma2": None}, {"ic": ((1, 1),) * 3}]
+    for changes in cases:
+        key = dataclasses.replace(setup.key, **changes)
         with pytest.raises(ProofFileError, match="verification key: "):
             verify(key, PUBLIC, prove(setup))

@@ -65,7 +65,5 @@ class ToySetup:
 def make_toy_setup(name: str, n_public: int) -> ToySetup:
     """The setup of a curve for so many public values; always the same."""
     curve, numbers = get_proof_curve(name), random.Random(n_public)
-    secrets = [numbers.randrange(1, curve.r) for _ in range(4)]
-    return ToySetup(
-        curve, *secrets, tuple(numbers.randrange(1, curve.r) for _ in range(n_public + 1))
-    )
+    alpha, beta, gamma, delta, *ic = (numbers.randrange(1, curve.r) for _ in range(n_public + 5))
+    return ToySetup(curve, alpha, beta, gamma, delta, tuple(ic))

@@ -164,7 +164,7 @@ def make_point(group: Curve, x: int | Sequence[int], y: int | Sequence[int]) -> 
     return ExtensionElement(pair_x, nonresidue), ExtensionElement(pair_y, nonresidue)
 
 
-def get_integers(point: Point) -> tuple[Any, Any] | None:
+def get_integers(point: Point) -> Any:
     """The coordinates of a point as integers, over G2 as pairs of integers; None for infinity."""
     if point is None:
         return None

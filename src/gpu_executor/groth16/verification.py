@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gpu_executor.curves import Curve
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
 from gpu_executor.groth16.pairing import PreparedG2, get_engine
-from gpu_executor.groth16.proof import Proof, parse_public
+from gpu_executor.groth16.proof import Proof, PublicValues, parse_public
 from gpu_executor.groth16.verification_key import VerificationKey
 from gpu_executor.kzg.pairing import draw_weights
 from gpu_executor.msm import host
@@ -32,7 +33,7 @@ MAX_PROOFS = 1024
 30 KB of memory."""
 
 
-def verify(vk: VerificationKey, public: Sequence[int], proof: Proof) -> bool:
+def verify(vk: VerificationKey, public: PublicValues, proof: Proof) -> bool:
     """Whether a proof is right for public values.
 
     It is not if a value is negative or not below r, if there are more or fewer values than the
@@ -48,7 +49,9 @@ def verify(vk: VerificationKey, public: Sequence[int], proof: Proof) -> bool:
 
 
 def verify_batch(
-    vk: VerificationKey, publics: Sequence[Sequence[int]], proofs: Sequence[Proof]
+    vk: VerificationKey,
+    publics: Sequence[PublicValues] | npt.NDArray[np.integer[Any]],
+    proofs: Sequence[Proof],
 ) -> list[bool]:
     """Whether each of many proofs of one circuit is right; quicker than one by one if most are.
 
