@@ -41,7 +41,9 @@ class ToySetup:
         return VerificationKey(
             self.curve,
             multiply_generator(g1, self.alpha),
-            *(multiply_generator(g2, each) for each in (self.beta, self.gamma, self.delta)),
+            multiply_generator(g2, self.beta),
+            multiply_generator(g2, self.gamma),
+            multiply_generator(g2, self.delta),
             tuple(multiply_generator(g1, each) for each in self.ic),
         )
 
