@@ -100,8 +100,8 @@ def test_changed_points_are_refused(name: str) -> None:
             assert verify(setup.key, PUBLIC, dataclasses.replace(proof, **changes)) is False
 
 
-def test_a_point_outside_of_g2_that_the_pairing_cannot_see_is_refused() -> None:
-    """pi_b plus a point whose order has no factor in common with r."""
+def test_a_right_point_plus_one_outside_of_g2_is_refused() -> None:
+    """The order of the point that is added to pi_b has no factor in common with r."""
     setup = make_toy_setup("bn128", 2)
     proof, group = prove(setup), setup.curve.g2
     arithmetic = get_arithmetic(group.key)

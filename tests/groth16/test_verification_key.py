@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import pickle
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gpu_executor.errors import ArgumentTypeError, ProofFileError
 from gpu_executor.groth16.point_json import format_point
 from gpu_executor.groth16.proof_curve import CURVE_NAMES, get_proof_curve
 from gpu_executor.groth16.verification_key import VerificationKey
+from gpu_executor.groth16.zkey_file import COEFFICIENT, ZkeyFile, write_zkey
 from gpu_executor.ops.host_points import get_arithmetic
 from tests.support.toy_proofs import make_toy_setup
 
@@ -47,6 +50,42 @@ def test_a_key_is_written_as_snarkjs_exports_it(name: str) -> None:
     assert read == key
     assert read.n_public == 2
     assert read.to_json() == text
+
+
+@pytest.mark.parametrize("name", CURVE_NAMES)
+def test_a_key_from_a_proving_key(name: str, tmp_path: Path) -> None:
+    setup = make_toy_setup(name, 2)
+    key, path = setup.key, tmp_path / "toy.zkey"
+    write_toy_zkey(path, key)
+    assert VerificationKey.from_zkey(ZkeyFile.open(path)) == key
+    wrong = dataclasses.replace(key, ic=(*key.ic[:2], (1, 1)))
+    write_toy_zkey(path, wrong)
+    with pytest.raises(ProofFileError, match="verification key: IC: point 2: the coordinates"):
+        VerificationKey.from_zkey(ZkeyFile.open(path))
+
+
+def write_toy_zkey(path: Path, key: VerificationKey) -> None:
+    """A proving key with the points of a verification key, and without anything to prove."""
+    g1, g2 = get_arithmetic(key.curve.g1.key), get_arithmetic(key.curve.g2.key)
+    count = len(key.ic)
+    no_points = g1.store([None] * count, (count,))
+    write_zkey(
+        path,
+        key.curve,
+        alpha1=g1.store([key.alpha1], ()),
+        beta1=g1.store([key.alpha1], ()),
+        beta2=g2.store([key.beta2], ()),
+        gamma2=g2.store([key.gamma2], ()),
+        delta1=g1.store([key.alpha1], ()),
+        delta2=g2.store([key.delta2], ()),
+        ic=g1.store(key.ic, (count,)),
+        a=no_points,
+        b1=no_points,
+        b2=g2.store([None] * count, (count,)),
+        c=no_points[:0],
+        h=g1.store([None] * 4, (4,)),
+        coefficients=np.zeros(0, COEFFICIENT),
+    )
 
 
 def test_the_pairing_in_a_file_is_not_needed() -> None:
