@@ -156,9 +156,13 @@ def test_a_sum_of_public_values_that_is_infinity() -> None:
 # --- batches ---
 
 
-@pytest.mark.parametrize("name", CURVE_NAMES)
+@pytest.mark.parametrize(("name", "singles"), [("bn128", 1), ("bn128", 8), ("bls12381", 2)])
 @pytest.mark.parametrize("wrong", [(), (0,), (4,), (2,), (0, 4), (1, 2), (0, 1, 2, 3, 4)], ids=str)
-def test_batches_with_wrong_proofs_in_any_place(name: str, wrong: tuple[int, ...]) -> None:
+def test_batches_with_wrong_proofs_in_any_place(
+    name: str, singles: int, wrong: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By halves down to one proof, one by one, and both."""
+    monkeypatch.setattr(verification, "MAX_SINGLES", singles)
     setup = make_toy_setup(name, 2)
     proofs = [prove(setup, number) for number in range(5)]
     publics = [[7, 9] if index in wrong else PUBLIC for index in range(5)]

