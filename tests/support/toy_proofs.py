@@ -41,7 +41,9 @@ class ToySetup:
         return VerificationKey(
             self.curve,
             multiply_generator(g1, self.alpha),
-            *(multiply_generator(g2, each) for each in (self.beta, self.gamma, self.delta)),
+            multiply_generator(g2, self.beta),
+            multiply_generator(g2, self.gamma),
+            multiply_generator(g2, self.delta),
             tuple(multiply_generator(g1, each) for each in self.ic),
         )
 
@@ -65,7 +67,5 @@ class ToySetup:
 def make_toy_setup(name: str, n_public: int) -> ToySetup:
     """The setup of a curve for so many public values; always the same."""
     curve, numbers = get_proof_curve(name), random.Random(n_public)
-    secrets = [numbers.randrange(1, curve.r) for _ in range(4)]
-    return ToySetup(
-        curve, *secrets, tuple(numbers.randrange(1, curve.r) for _ in range(n_public + 1))
-    )
+    alpha, beta, gamma, delta, *ic = (numbers.randrange(1, curve.r) for _ in range(n_public + 5))
+    return ToySetup(curve, alpha, beta, gamma, delta, tuple(ic))

@@ -19,7 +19,6 @@ from gpu_executor.groth16.bn254_tower import (
     F12,
     FROBENIUS,
     ONE,
-    Q,
     conjugate,
     invert,
     map_frobenius,
@@ -30,6 +29,7 @@ from gpu_executor.groth16.bn254_tower import (
     square_cyclotomic,
     square_f2,
 )
+from gpu_executor.primes.moduli import BN254_Q as Q
 from gpu_executor.primes.moduli import BN254_Z as Z
 
 Affine = tuple[F2, F2]

@@ -21,6 +21,9 @@ from gpu_executor.ops.host_points import Point
 
 PROTOCOL = "groth16"
 DIGITS = re.compile(r"[0-9]+", re.ASCII)
+STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.?)*"?|[][{}]', re.DOTALL)
+MAX_DEPTH = 32
+"""The files of snarkjs are nested 4 deep."""
 SCALAR_BITS = 256
 """A number that takes more bits is no scalar of any of the curves, not even one to be reduced."""
 
@@ -30,17 +33,30 @@ SCALAR_BITS = 256
 
 def write_json(content: Any) -> str:
     """The text of a file, in the layout of snarkjs: one value a line, indented by one space."""
-    return json.dumps(content, indent=1)
+    return json.dumps(content, indent=1) if content else "[\n]"
 
 
 def load_json(text: str, what: str) -> Any:
     """The content of a text; `what` names the file in errors."""
     if not isinstance(text, str):
         raise ArgumentTypeError(f"{what}: text must be a str, not {type(text).__name__}")
+    _check_depth(text, what)
     try:
         return json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ProofFileError(f"{what}: not JSON: {error}") from None
+
+
+def _check_depth(text: str, what: str) -> None:
+    """Refuse deeply nested texts. The reader recurses, and where a program has raised Python's
+    limit of recursion, such a text would end the process."""
+    depth = 0
+    for token in STRING_OR_BRACKET.finditer(text):
+        character = token[0][0]
+        if character != '"':
+            depth += 1 if character in "[{" else -1
+        if depth > MAX_DEPTH:
+            raise ProofFileError(f"{what}: lists are nested more than {MAX_DEPTH} deep")
 
 
 def load_object(text: str, what: str) -> tuple[Mapping[str, Any], ProofCurve]:
@@ -148,7 +164,7 @@ def make_point(group: Curve, x: int | Sequence[int], y: int | Sequence[int]) -> 
     return ExtensionElement(pair_x, nonresidue), ExtensionElement(pair_y, nonresidue)
 
 
-def get_integers(point: Point) -> tuple[Any, Any] | None:
+def get_integers(point: Point) -> Any:
     """The coordinates of a point as integers, over G2 as pairs of integers; None for infinity."""
     if point is None:
         return None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gpu_executor.errors import (
     ArgumentShapeError,
@@ -31,6 +32,8 @@ from gpu_executor.groth16.point_json import (
 from gpu_executor.groth16.proof_curve import ProofCurve
 from gpu_executor.ops.host_points import Point
 
+PublicValues = Sequence[int | np.integer[Any]] | npt.NDArray[np.integer[Any]]
+"""Integers of Python or NumPy."""
 WORD_DIGITS = 64
 """Hexadecimal digits of a word of Ethereum's virtual machine."""
 
@@ -72,7 +75,7 @@ class Proof:
         )
         return Proof(curve, pi_a, pi_b, pi_c)
 
-    def solidity_calldata(self, public: Sequence[Any]) -> str:
+    def solidity_calldata(self, public: PublicValues) -> str:
         """The arguments of the verifier contract's `verifyProof`, as snarkjs prints them.
 
         The point at infinity is written as (0, 0), which is what the precompiled contracts take
@@ -108,7 +111,7 @@ def _join_words(*numbers: int) -> str:
 # --- public values ---
 
 
-def parse_public(public: Sequence[Any]) -> list[int]:
+def parse_public(public: PublicValues) -> list[int]:
     """Public values as Python integers of any size.
 
     Args:
@@ -131,15 +134,18 @@ def parse_public(public: Sequence[Any]) -> list[int]:
     return [int(value) for value in public]
 
 
-def public_to_json(public: Sequence[Any]) -> str:
+def public_to_json(public: PublicValues) -> str:
     """The text of snarkjs's public.json.
 
     Args:
         public (sequence of int): The public values.
     """
     values = parse_public(public)
-    if any(value < 0 for value in values):
-        raise ArgumentValueError("public_to_json: a public value is negative")
+    for index, value in enumerate(values):
+        if value < 0 or value >> SCALAR_BITS:
+            raise ArgumentValueError(
+                f"public_to_json: public value {index} is not in 0 .. 2^{SCALAR_BITS}-1"
+            )
     return write_json([str(each) for each in values])
 
 

@@ -20,7 +20,8 @@ from gpu_executor.groth16.point_json import (
     write_json,
 )
 from gpu_executor.groth16.proof_curve import ProofCurve
-from gpu_executor.ops.host_points import Point
+from gpu_executor.groth16.zkey_file import IC, ZkeyFile
+from gpu_executor.ops.host_points import Point, get_arithmetic
 
 WHAT = "verification key"
 
@@ -103,6 +104,18 @@ class VerificationKey:
         return True
 
     # --- files ---
+
+    @staticmethod
+    def from_zkey(zkey: ZkeyFile) -> VerificationKey:
+        """The key for the proofs that a proving key makes; `ProofFileError` if a point is not in
+        its group."""
+        zkey.file.check_coordinates(IC, zkey.ic, zkey.curve.q)
+        g1, g2 = (get_arithmetic(group.key) for group in (zkey.curve.g1, zkey.curve.g2))
+        (alpha1,), (beta2,) = g1.load(zkey.alpha1), g2.load(zkey.beta2)
+        (gamma2,), (delta2,) = g2.load(zkey.gamma2), g2.load(zkey.delta2)
+        key = VerificationKey(zkey.curve, alpha1, beta2, gamma2, delta2, g1.load(zkey.ic))
+        key.check()
+        return key
 
     def to_json(self) -> str:
         """The text of snarkjs's verification_key.json."""
