@@ -36,7 +36,6 @@ from gpu_executor.groth16.verification import verify
 from gpu_executor.groth16.verification_key import VerificationKey
 from gpu_executor.groth16.witness_file import Witness
 from gpu_executor.groth16.zkey_file import HEADER, ZkeyFile
-from gpu_executor.ops.host_points import get_arithmetic
 from gpu_executor.primes.glv import Glv
 
 Proved = tuple[Proof, list[int]]
@@ -115,7 +114,7 @@ class ProvingKey:
             provers = [KeyLoader(each, zkey, level).load(limit) for each in devices]
             _check_header(zkey, level)
             glv = None if level == "curve" else zkey.curve.g1.glv
-            key = _make_verification_key(zkey)
+            key = VerificationKey.from_zkey(zkey)
             own = resources.pop_all()
             return cls(str(path), zkey.curve, glv, key, list(provers), zkey.n_vars, own)
 
@@ -300,10 +299,3 @@ def _check_header(zkey: ZkeyFile, check: Check) -> None:
                 file.fail(f"{name} is the point at infinity", HEADER)
             if not is_valid:
                 file.fail(f"{name} is not a point {wanted}", HEADER)
-
-
-def _make_verification_key(zkey: ZkeyFile) -> VerificationKey:
-    g1, g2 = (get_arithmetic(group.key) for group in (zkey.curve.g1, zkey.curve.g2))
-    (alpha,) = g1.load(zkey.alpha1[None])
-    beta, gamma, delta = g2.load(np.stack([zkey.beta2, zkey.gamma2, zkey.delta2]))
-    return VerificationKey(zkey.curve, alpha, beta, gamma, delta, g1.load(zkey.ic))

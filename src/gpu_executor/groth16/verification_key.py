@@ -20,7 +20,7 @@ from gpu_executor.groth16.point_json import (
     write_json,
 )
 from gpu_executor.groth16.proof_curve import ProofCurve
-from gpu_executor.groth16.zkey_file import IC, ZkeyFile
+from gpu_executor.groth16.zkey_file import ZkeyFile
 from gpu_executor.ops.host_points import Point, get_arithmetic
 
 WHAT = "verification key"
@@ -107,15 +107,11 @@ class VerificationKey:
 
     @staticmethod
     def from_zkey(zkey: ZkeyFile) -> VerificationKey:
-        """The key for the proofs that a proving key makes; `ProofFileError` if a point is not in
-        its group."""
-        zkey.file.check_coordinates(IC, zkey.ic, zkey.curve.q)
+        """The key for the proofs that a proving key makes. `check` checks its points."""
         g1, g2 = (get_arithmetic(group.key) for group in (zkey.curve.g1, zkey.curve.g2))
         (alpha1,), (beta2,) = g1.load(zkey.alpha1), g2.load(zkey.beta2)
         (gamma2,), (delta2,) = g2.load(zkey.gamma2), g2.load(zkey.delta2)
-        key = VerificationKey(zkey.curve, alpha1, beta2, gamma2, delta2, g1.load(zkey.ic))
-        key.check()
-        return key
+        return VerificationKey(zkey.curve, alpha1, beta2, gamma2, delta2, g1.load(zkey.ic))
 
     def to_json(self) -> str:
         """The text of snarkjs's verification_key.json."""
