@@ -61,7 +61,7 @@ def test_a_key_from_a_proving_key(name: str, tmp_path: Path) -> None:
     wrong = dataclasses.replace(key, ic=(*key.ic[:2], (1, 1)))
     write_toy_zkey(path, wrong)
     with pytest.raises(ProofFileError, match="verification key: IC: point 2: the coordinates"):
-        VerificationKey.from_zkey(ZkeyFile.open(path))
+        VerificationKey.from_zkey(ZkeyFile.open(path)).check()
 
 
 def write_toy_zkey(path: Path, key: VerificationKey) -> None:
