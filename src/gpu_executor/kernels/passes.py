@@ -205,6 +205,7 @@ _ENCODING_ARRAYS = {
     "right_side": ("ee", "eew"),
     "choose_root": ("eeeww", "ew"),
     "has_image": ("eee", "w"),
+    "on_curve": ("ee", "w"),
     "compress_points": ("e", "e"),
 }
 """The types of the inputs and of the outputs: e is a number as long as an element, w a word."""

@@ -18,7 +18,7 @@ from gpu_executor.primes import Prime, words
 from gpu_executor.primes.curve_key import CurveKey
 
 WORD = np.dtype(np.uint32)
-GOOD, NOT_BELOW, NO_ROOT, SIGNED_ZERO, OUTSIDE = range(5)
+GOOD, NOT_BELOW, NO_ROOT, SIGNED_ZERO, OUTSIDE, OFF_CURVE = range(6)
 """The codes of glsl/encodings/point_codes.glsl."""
 HAS_SIGN, IS_INFINITE = 1, 2
 """The flags of an encoded point."""
@@ -110,6 +110,23 @@ def compare_images(
         multiples = mul(curve, own, np.broadcast_to(scalar, (found.size, *scalar.shape)))
         arrays = own, multiples, factors, found
         device.submit([Dispatch(kernel, arrays, found.size, grid_stride=True)])
+    return codes
+
+
+def find_codes(curve: CurveKey, points: DeviceArray) -> DeviceArray:
+    """The codes (n) of affine points (n), whose coordinates may be any words: `NOT_BELOW`,
+    `OFF_CURVE` or `GOOD`. The field is prime, or of degree 2 with u^2 = -1."""
+    device: ArrayDevice = points.storage.device
+    assert curve.degree == 1 or (curve.degree == 2 and curve.nonresidue == curve.prime.modulus - 1)
+    count = count_points(curve, points)
+    codes = device.empty((count,), WORD)
+    coefficients = _put_elements(device, curve.prime, *curve.a, *curve.b)
+    kernel = encoding_kernel(curve.prime, "on_curve")
+    for part in split_axes((count,), count_bindable(device, curve)):
+        own, found = points[part], codes[part]
+        arrays = own, coefficients, found
+        push = (curve.degree,)
+        device.submit([Dispatch(kernel, arrays, found.size, push, grid_stride=True)])
     return codes
 
 

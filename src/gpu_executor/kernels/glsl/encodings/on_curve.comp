@@ -1,0 +1,57 @@
+// The code of affine points: NOT_BELOW if a coordinate is not below p, OFF_CURVE unless
+// y^2 = x^3 + a x + b, else GOOD, as for the point at infinity. `curve` are a and b.
+//
+// Coordinates have `degree` elements, 1 or 2: c0 + c1 u with u^2 = -1.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#define PRODUCTS
+#define KERNEL_PUSH uint degree;
+#include "../element.glsl"
+#include "point_codes.glsl"
+
+ELEMENTS_IN(0, points)
+ELEMENTS_IN(1, curve)
+layout(set = 0, binding = 2, std430) writeonly buffer Codes { uint codes[]; };
+
+void multiply(ELEMENT x0, ELEMENT x1, ELEMENT y0, ELEMENT y1, out ELEMENT z0, out ELEMENT z1) {
+    ELEMENT one, two;
+    f_mul(x0, y1, one);
+    f_mul(x1, y0, two);
+    f_add(one, two, two);
+    f_mul(x0, y0, one);
+    f_mul(x1, y1, z1);
+    f_sub(one, z1, z0);
+    f_copy(two, z1);
+}
+
+ELEMENTWISE(i) {
+    ELEMENT x0, x1, y0, y1, left0, left1, right0, right1, c0, c1, p;
+    f_zero(x1);
+    f_zero(y1);
+    load_points(2 * degree * i, x0);
+    load_points(2 * degree * i + degree, y0);
+    if (degree == 2) {
+        load_points(4 * i + 1, x1);
+        load_points(4 * i + 3, y1);
+    }
+    bool infinite = f_is_zero(x0) && f_is_zero(x1) && f_is_zero(y0) && f_is_zero(y1);
+    modulus_words(p);
+    bool below = below_words(x0, p) && below_words(x1, p) && below_words(y0, p) && below_words(y1, p);
+    multiply(y0, y1, y0, y1, left0, left1);
+    multiply(x0, x1, x0, x1, right0, right1);
+    f_zero(c1);
+    load_curve(0, c0);
+    if (degree == 2) load_curve(1, c1);
+    f_add(right0, c0, right0);
+    f_add(right1, c1, right1);
+    multiply(right0, right1, x0, x1, c0, c1);
+    f_copy(c0, right0);
+    f_copy(c1, right1);
+    f_zero(c1);
+    load_curve(degree, c0);
+    if (degree == 2) load_curve(3, c1);
+    f_add(right0, c0, right0);
+    f_add(right1, c1, right1);
+    bool valid = infinite || (f_equal(left0, right0) && f_equal(left1, right1));
+    codes[i] = !below ? NOT_BELOW : valid ? GOOD : OFF_CURVE;
+}
