@@ -1,6 +1,8 @@
 # `make demo` and `make test` are all the set-up there is.
 PYTHON := .venv/bin/python
 FILES := src tests examples
+# snarkjs and circom, with which tests compare proofs and witnesses.
+NODE := tests/groth16/node
 
 WORKERS ?= 2
 PYTEST := $(PYTHON) -m pytest -q -n $(WORKERS) --no-loadscope-reorder
@@ -56,7 +58,7 @@ site: .venv/develops
 	$(PYTHON) -m mkdocs build --strict
 
 clean:
-	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis $(NODE)/node_modules
 
 .venv/runs: pyproject.toml tools/system-parts
 	@tools/system-parts run
@@ -64,8 +66,9 @@ clean:
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --editable '.[webgpu]'
 	@touch $@
 
-.venv/develops: pyproject.toml tools/system-parts
+.venv/develops: pyproject.toml tools/system-parts $(NODE)/package-lock.json
 	@tools/system-parts develop
 	@test -x $(PYTHON) || python3 -m venv .venv
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --editable '.[dev,webgpu]'
+	@npm ci --prefix $(NODE) --omit=optional --ignore-scripts --no-audit --no-fund --silent
 	@touch $@ .venv/runs

@@ -1,4 +1,4 @@
-"""`compute_witness`: the witness of a circuit, by the calculator that circom compiled, without Node.
+"""`compute_witness`: the witness of a circuit, by the calculator that circom compiled.
 
 `circom --wasm` writes a WebAssembly module that computes the values of all signals from the inputs.
 It passes numbers one word at a time, through a small shared memory, by calls of its exports. A
@@ -166,7 +166,7 @@ def _qualify(name: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield from _qualify(f"{name}.{key}" if name else key, item)
     elif isinstance(value, list | tuple) and _has_mapping(value):
         for index, item in enumerate(value):
-            if not (isinstance(item, Mapping) or isinstance(item, list | tuple)):
+            if not isinstance(item, Mapping | list | tuple):
                 raise WitnessError(f"inputs: the list {name!r} mixes dictionaries and values")
             yield from _qualify(f"{name}[{index}]", item)
     else:
@@ -229,7 +229,7 @@ def _hash_name(name: str) -> tuple[int, int]:
 # --- the calculator ---
 
 
-class _CircuitFault(Exception):
+class _CircuitError(Exception):
     """The calculator called `exceptionHandler`."""
 
     def __init__(self, code: int) -> None:
@@ -345,7 +345,7 @@ def _make_handlers(messages: list[str]) -> dict[str, Callable[..., None]]:
     must not lead to the store."""
 
     def raise_fault(_caller: Any, code: int) -> None:
-        raise _CircuitFault(code)
+        raise _CircuitError(code)
 
     def keep_message(caller: Any, *_: int) -> None:
         read = caller.get("getMessageChar")
@@ -377,7 +377,7 @@ class _Traps:
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         wasmtime = get_wasmtime()
-        if isinstance(error, _CircuitFault):
+        if isinstance(error, _CircuitError):
             raise WitnessError(self._calculator.describe_fault(error.code, self._signal)) from None
         if isinstance(error, wasmtime.Trap | wasmtime.WasmtimeError):
             reason = " ".join(str(error).split("wasm trap:")[-1].split())
