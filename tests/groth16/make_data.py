@@ -1,4 +1,4 @@
-"""Makes tests/groth16/data anew: `python -m tests.groth16.make_data`, with Node and its packages."""
+"""Makes tests/groth16/data anew: `python -m tests.groth16.make_data`. Needs Node."""
 
 from __future__ import annotations
 

@@ -127,9 +127,7 @@ class Snarkjs:
 
     def calculate_witness(self, inputs: Mapping[str, Any], wasm: Path, wtns: Path) -> None:
         """Write the .wtns file of `snarkjs wtns calculate`."""
-        self._call(
-            "calculateWitness", inputs=_to_strings(inputs), wasm=str(wasm), wtns=str(wtns)
-        )
+        self._call("calculateWitness", inputs=_to_strings(inputs), wasm=str(wasm), wtns=str(wtns))
 
     def check_witness(self, r1cs: Path, wtns: Path) -> bool:
         """Whether a witness satisfies the constraints."""

@@ -182,10 +182,9 @@ def _has_mapping(value: list[Any] | tuple[Any, ...]) -> bool:
 
 def _flatten(value: Any) -> Iterator[Any]:
     if isinstance(value, np.ndarray):
-        if value.dtype.kind not in "iubO":
-            yield value.dtype.type(0)  # refused, by its type
-            return
-        value = value.ravel().tolist()
+        # `tolist` makes integers of times too, which the scalars of NumPy are not.
+        flat = value.ravel()
+        value = flat.tolist() if flat.dtype.kind in "iubOU" else list(flat)
     if isinstance(value, list | tuple):
         for item in value:
             if isinstance(item, list | tuple | np.ndarray):
@@ -400,7 +399,8 @@ def _load_module(path: str, code: bytes) -> Module:
     if "getPRawPrime" in found and "getVersion" not in found:
         raise ProofFileError(f"{path}: circom 1 compiled it; compile the circuit with circom 2")
     for each in module.imports:
-        if each.module != "runtime" or each.name not in IMPORTS:
+        is_function = isinstance(each.type, wasmtime.FuncType)
+        if each.module != "runtime" or each.name not in IMPORTS or not is_function:
             raise ProofFileError(
                 f"{path}: it is not a witness calculator of circom 2: it needs "
                 f"{each.module}.{each.name}"

@@ -1,6 +1,6 @@
 pragma circom 2.0.0;
 
-// Linear constraints only, whose rows of A and B are empty where nothing is simplified (--O0).
+// Linear constraints only: their rows of A and B are empty.
 template Linear() {
     signal input a;
     signal input b;
