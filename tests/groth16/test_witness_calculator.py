@@ -316,8 +316,8 @@ def test_faults_of_early_calculators_without_messages(
 )
 def test_a_calculator_that_traps(tmp_path: Path, body: str, reason: str) -> None:
     deep = "(func $deep (call $deep))"
-    for where in ({"init": body}, {"set_": body}):
-        path = write_calculator(tmp_path, more=deep, **where)
+    for init, set_ in ((body, ""), ("", body)):
+        path = write_calculator(tmp_path, more=deep, init=init, set_=set_)
         with pytest.raises(WitnessError, match=rf"the calculator stopped: .*{reason}"):
             compute_witness(path, {"x": [1, 2, 3]})
     assert len(compute_witness(write_calculator(tmp_path), {"x": [1, 2, 3]})) == 4

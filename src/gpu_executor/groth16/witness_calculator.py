@@ -151,7 +151,10 @@ def _list_signals(inputs: Inputs) -> Iterator[tuple[str, list[int]]]:
             if name in seen:
                 raise WitnessError(f"inputs: signal {name!r} is given twice")
             seen.add(name)
-            yield name, [_read_number(name, *item) for item in enumerate(_flatten(value))]
+            values = list(_flatten(value))
+            if not all(type(item) is int for item in values):
+                values = [_read_number(name, *item) for item in enumerate(values)]
+            yield name, values
     except RecursionError:
         raise WitnessError("inputs: lists or dictionaries are nested too deeply") from None
 
@@ -247,7 +250,7 @@ class _Calculator:
         handlers = _make_handlers(self._messages)
         self._store = wasmtime.Store(get_engine())
         imports = [
-            wasmtime.Func(self._store, each.type, handlers[each.name], access_caller=True)
+            wasmtime.Func(self._store, each.type, handlers[each.name or ""], access_caller=True)
             for each in module.imports
         ]
         with _Traps(self):
