@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ import numpy as np
 import pytest
 import wasmtime
 
+from gpu_executor.common.lru import LruCache
 from gpu_executor.errors import ProofFileError, WitnessError
 from gpu_executor.groth16 import wasm_engine, witness_calculator
 from gpu_executor.groth16.proof_curve import get_proof_curve
 from gpu_executor.groth16.witness_calculator import compute_witness
 from gpu_executor.groth16.witness_file import Witness, load_witness
+from tests.conftest import RunPython
 from tests.support.circuits import CURVES, IN_DATA, INPUTS, find_data
 from tests.support.snarkjs import Snarkjs, SnarkjsError
 
@@ -394,18 +397,47 @@ def test_a_store_is_freed_with_its_calculator(
     assert len(freed) == 1
 
 
-def test_a_forked_child_computes_too(tmp_path: Path) -> None:
-    path = write_calculator(tmp_path)
-    compute_witness(path, {"x": [1, 2, 3]})
-    child = os.fork()
-    if child == 0:
-        signal.alarm(60)
-        other = tmp_path / "other"
-        other.mkdir()
-        passed = len(compute_witness(path, {"x": [1, 2, 3]})) == 4
-        passed &= len(compute_witness(write_calculator(other, inputs=9), {"x": [5] * 9})) == 10
-        os._exit(0 if passed else 1)
-    assert os.waitpid(child, 0)[1] == 0
+FORK = """
+import os, signal, warnings
+from gpu_executor.groth16.witness_calculator import compute_witness
+first, second = FILES
+compute_witness(first, {"x": [1, 2, 3]})
+warnings.simplefilter("ignore", DeprecationWarning)  # Python's, of a fork beside threads
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    passed = len(compute_witness(first, {"x": [1, 2, 3]})) == 4  # compiled before the fork
+    passed &= len(compute_witness(second, {"x": [5] * 9})) == 10
+    os._exit(0 if passed else 1)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def test_a_forked_child_computes_too(tmp_path: Path, run_python: RunPython) -> None:
+    folders = [tmp_path / "first", tmp_path / "second"]
+    for folder in folders:
+        folder.mkdir()
+    files = [
+        str(write_calculator(folders[0])),
+        str(write_calculator(folders[1], inputs=9)),
+    ]
+    done = run_python(f"FILES = {files!r}\n{FORK}")
+    assert done.returncode == 0, done.stderr
+
+
+def test_threads_share_one_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wasm_engine, "_engine", None)
+    monkeypatch.setattr(wasm_engine, "_modules", LruCache())
+    path = write_calculator(tmp_path, inputs=100)
+    start = threading.Barrier(4)
+
+    def compute(seed: int) -> bool:
+        start.wait()
+        values = [seed + i for i in range(100)]
+        return list_values(compute_witness(path, {"x": values})) == [1, *values]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(compute, range(4)))
 
 
 def test_compiled_modules_are_kept_in_the_cache_folder_alone(
@@ -414,10 +446,10 @@ def test_compiled_modules_are_kept_in_the_cache_folder_alone(
     monkeypatch.setenv("GPU_CACHE_DIR", str(tmp_path / "cache"))
     file = wasm_engine._write_cache_settings()
     assert file == str(tmp_path / "cache" / "wasmtime" / "cache.toml")
-    assert wasm_engine._make_engine.__wrapped__(os.getpid())
+    assert wasm_engine._make_engine()
     monkeypatch.setenv("GPU_CACHE", "0")
     assert wasm_engine._write_cache_settings() is None
-    assert wasm_engine._make_engine.__wrapped__(os.getpid())
+    assert wasm_engine._make_engine()
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="folders have no modes")

@@ -1,6 +1,7 @@
 """snarkjs and circom, in one process of Node for all tests of a process.
 
-`make` installs them, from the lock file in tests/groth16/node. A machine without Node skips the
+`make` installs them into the virtual environment, as tests/groth16/node/package-lock.json lists
+them. A machine without Node skips the
 tests that need them.
 """
 
@@ -10,6 +11,7 @@ import hashlib
 import json
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,9 +22,11 @@ from tests.support.circuits import CIRCUITS
 from tests.support.pages import REPOSITORY
 
 NODE_FOLDER = REPOSITORY / "tests" / "groth16" / "node"
-MODULES = NODE_FOLDER / "node_modules"
+INSTALLED = Path(sys.prefix) / "node"
+"""Beside the packages of Python, in the virtual environment."""
+MODULES = INSTALLED / "node_modules"
 COMPILED = REPOSITORY / "build" / "circuits"
-MISSING = "snarkjs and circom are not installed: `make pytest` installs them, or `npm ci` in {}"
+MISSING = f"snarkjs and circom are not installed in {INSTALLED}: `make pytest` installs them"
 
 
 class SnarkjsError(Exception):
@@ -80,9 +84,9 @@ class Snarkjs:
     def _start(self) -> subprocess.Popen[str]:
         node = find_node()
         if node is None or not MODULES.is_dir():
-            raise SnarkjsError(MISSING.format(NODE_FOLDER))
+            raise SnarkjsError(MISSING)
         self._process = subprocess.Popen(
-            [node, "server.mjs"],
+            [node, "server.mjs", str(INSTALLED)],
             cwd=NODE_FOLDER,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -6,15 +6,14 @@ is machine code that runs in this process: a folder that other users can write t
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import hashlib
 import json
-import os
 import threading
 from typing import TYPE_CHECKING, Any
 
 from gpu_executor.common.files import make_private_folder, write_atomically
-from gpu_executor.common.fork import register_at_fork
+from gpu_executor.common.fork import is_forked_child, register_at_fork
 from gpu_executor.common.lru import LruCache
 from gpu_executor.errors import MissingExtraError
 from gpu_executor.settings import Settings
@@ -27,9 +26,9 @@ FOLDER = "wasmtime"
 MOST_MODULES = 8
 """Compiled modules that are kept in memory."""
 
-_first_process = os.getpid()
 _lock = threading.Lock()
-_modules: LruCache[tuple[int, bytes], Module] = LruCache()
+_engine: Engine | None = None
+_modules: LruCache[bytes, Module] = LruCache()
 
 
 def get_wasmtime() -> Any:
@@ -42,8 +41,12 @@ def get_wasmtime() -> Any:
 
 
 def get_engine() -> Engine:
-    """The engine of this process."""
-    return _make_engine(os.getpid())
+    """The engine of this process. Modules and stores of one engine cannot be used with another."""
+    global _engine  # noqa: PLW0603
+    with _lock:
+        if _engine is None:
+            _engine = _make_engine()
+        return _engine
 
 
 def compile_module(code: bytes | str) -> Module:
@@ -55,7 +58,7 @@ def compile_module(code: bytes | str) -> Module:
         code (bytes | str): The bytes, or the text.
     """
     data = code.encode() if isinstance(code, str) else code
-    key = os.getpid(), hashlib.sha256(data).digest()
+    key = hashlib.sha256(data).digest()
     with _lock:
         known = _modules.use(key)
     if known is not None:
@@ -67,15 +70,16 @@ def compile_module(code: bytes | str) -> Module:
     return module
 
 
-@functools.lru_cache(maxsize=1)
-def _make_engine(process: int) -> Engine:
+def _make_engine() -> Engine:
     wasmtime = get_wasmtime()
     config = wasmtime.Config()
     # The threads that compile do not survive a fork, and a child would wait for them forever.
-    config.parallel_compilation = process == _first_process
+    config.parallel_compilation = not is_forked_child()
     file = _write_cache_settings()
     if file is not None:
-        config.cache = file
+        # A folder that wasmtime cannot use costs the cache, never the call.
+        with contextlib.suppress(wasmtime.WasmtimeError):
+            config.cache = file
     engine: Engine = wasmtime.Engine(config)
     return engine
 
@@ -97,9 +101,11 @@ def _write_cache_settings() -> str | None:
 
 
 def _forget() -> None:
-    """After a fork: the parent's lock may be held, by a thread that the child does not have."""
-    global _lock  # noqa: PLW0603
+    """In a forked child: the engine has threads of the parent, and one of them may have held the
+    lock."""
+    global _lock, _engine  # noqa: PLW0603
     _lock = threading.Lock()
+    _engine = None
     _modules.clear()
 
 

@@ -1,4 +1,5 @@
 // snarkjs and circom for tests: requests and answers are lines of JSON on stdin and stdout.
+// The argument is the folder that the packages are installed in.
 import fs from "node:fs";
 import path from "node:path";
 import readline from "node:readline";
@@ -7,8 +8,8 @@ import { createRequire } from "node:module";
 // Libraries print to the console; stdout is for answers alone.
 for (const name of ["log", "info", "debug", "warn"]) console[name] = console.error;
 
-const require = createRequire(import.meta.url);
-const snarkjs = await import("snarkjs");
+const require = createRequire(path.join(process.argv[2], "package.json"));
+const snarkjs = require("snarkjs");
 
 let circom; // the compiled compiler
 
@@ -83,7 +84,7 @@ const methods = {
   exportSolidityCallData: ({ proof, publicSignals }) =>
     snarkjs.groth16.exportSolidityCallData(proof, publicSignals),
   async hashPoseidon({ inputs }) {
-    const { buildPoseidon } = await import("circomlibjs");
+    const { buildPoseidon } = require("circomlibjs");
     methods.poseidon ??= await buildPoseidon();
     return methods.poseidon.F.toString(methods.poseidon(inputs.map(BigInt)));
   },
