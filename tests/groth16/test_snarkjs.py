@@ -1,11 +1,16 @@
-"""snarkjs as tests use it: keys, proofs with a given blinding, verification."""
+"""snarkjs as tests use it: its keys and proofs, with a given blinding, verify here too."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from gpu_executor.groth16.proof import Proof
+from gpu_executor.groth16.verification import verify
+from gpu_executor.groth16.verification_key import VerificationKey
+from gpu_executor.groth16.zkey_file import ZkeyFile
 from tests.support.circuits import CURVES, find_data
 from tests.support.snarkjs import Snarkjs, SnarkjsError
 
@@ -27,9 +32,12 @@ def test_a_proof_with_a_given_blinding(snarkjs: Snarkjs, curve: str, tmp_path: P
     assert other != proof
     assert snarkjs.verify(key, public, proof) and snarkjs.verify(key, public, other)
     assert not snarkjs.verify(key, ["34"], proof)
+    ours = Proof.from_json(json.dumps(proof))
+    our_key = VerificationKey.from_zkey(ZkeyFile.open(zkey))
+    assert json.loads(our_key.to_json()) == key
+    assert verify(our_key, [33], ours) and not verify(our_key, [34], ours)
     if curve == "bn128":  # the format has 256 bits for a number
-        x = int(proof["pi_a"][0])
-        assert snarkjs.export_solidity_call_data(proof, public).startswith(f'["0x{x:064x}"')
+        assert snarkjs.export_solidity_call_data(proof, public) == ours.solidity_calldata([33])
 
 
 def test_errors_of_snarkjs_are_raised(snarkjs: Snarkjs, tmp_path: Path) -> None:
