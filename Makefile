@@ -1,6 +1,8 @@
 # `make demo` and `make test` are all the set-up there is.
 PYTHON := .venv/bin/python
 FILES := src tests examples
+# snarkjs and circom, with which tests compare proofs and witnesses.
+NODE := tests/groth16/node
 
 WORKERS ?= 2
 PYTEST := $(PYTHON) -m pytest -q -n $(WORKERS) --no-loadscope-reorder
@@ -18,7 +20,7 @@ QUICK := tests/compile_report/test_report.py \
 	tests/webgpu/test_executor.py tests/webgpu/test_caches.py tests/cpu/test_backend.py \
 	tests/fields/test_operands.py tests/fields/test_refusals.py tests/fields/test_graphs.py \
 	tests/curves/test_small_curves.py tests/ops/test_operation.py tests/msm/test_window.py \
-	tests/kzg/test_cell_proofs.py \
+	tests/kzg/test_cell_proofs.py tests/groth16/test_witness_calculator.py \
 	tests/executor/test_executor.py tests/executor/test_map.py tests/executor/test_errors.py \
 	tests/cluster/test_interface.py tests/telemetry/test_metrics.py \
 	tests/bench/test_executor.py tests/report/test_page.py tests/cli/test_commands.py tests/soak/test_soak.py
@@ -64,8 +66,10 @@ clean:
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --editable '.[webgpu]'
 	@touch $@
 
-.venv/develops: pyproject.toml tools/system-parts
+.venv/develops: pyproject.toml tools/system-parts $(NODE)/package-lock.json
 	@tools/system-parts develop
 	@test -x $(PYTHON) || python3 -m venv .venv
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --editable '.[dev,webgpu]'
+	@mkdir -p .venv/node && cp $(NODE)/package.json $(NODE)/package-lock.json .venv/node
+	@npm ci --prefix .venv/node --omit=optional --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
 	@touch $@ .venv/runs

@@ -12,6 +12,7 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.errors import MissingExtraError
+from gpu_executor.groth16.witness_calculator import compute_witness
 from gpu_executor.kzg.pairing import get_arkworks
 from gpu_executor.kzg.setup_file import find_mainnet_setup
 from gpu_executor.telemetry.exporters.scrape import read_metrics
@@ -40,6 +41,7 @@ CALLS: dict[str, tuple[str, tuple[str, ...], Callable[[], object]]] = {
     ),
     "trusted setup": ("kzg", ("eth_account",), find_mainnet_setup),
     "pairings": ("kzg", ("py_arkworks_bls12381",), get_arkworks),
+    "witnesses": ("groth16", ("wasmtime",), lambda: compute_witness("circuit.wasm", {})),
     "kernels with lambdas": ("pickle", ("cloudpickle", "ray", "ray.cloudpickle"), send_kernel),
 }
 """The extra, its modules, and a call that needs them."""

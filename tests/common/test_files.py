@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 
 from gpu_executor.common import files
-from gpu_executor.common.files import check_writable, parse_json, read_own_file, write_atomically
+from gpu_executor.common.files import (
+    check_writable,
+    make_private_folder,
+    parse_json,
+    read_own_file,
+    write_atomically,
+)
 
 NOBODY = 65534
 
@@ -182,3 +188,49 @@ def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     for wrong in (tmp_path, tmp_path / "missing" / "file", tmp_path / "file" / "file"):
         with pytest.raises(OSError, match=re.escape(str(wrong))):
             check_writable(wrong)
+
+
+# --- folders for machine code ---
+
+
+def test_a_private_folder_is_made_for_the_user_alone(tmp_path: Path) -> None:
+    make_private_folder(tmp_path / "a" / "b")
+    make_private_folder(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("open_to_others", ["a/b", "a"])
+@pytest.mark.parametrize("mode", [0o770, 0o707])
+def test_a_folder_that_others_can_write_to_is_not_private(
+    tmp_path: Path, open_to_others: str, mode: int
+) -> None:
+    make_private_folder(tmp_path / "a" / "b")
+    (tmp_path / open_to_others).chmod(mode)
+    with pytest.raises(OSError, match=rf"other users can write to it: .*{open_to_others}'"):
+        make_private_folder(tmp_path / "a" / "b")
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "a" / "b")
+    with pytest.raises(OSError, match="other users can write to it"):
+        make_private_folder(link)
+
+
+def test_sticky_folders_above_keep_a_folder_private(tmp_path: Path) -> None:
+    make_private_folder(tmp_path / "a" / "b")
+    (tmp_path / "a").chmod(0o1777)
+    make_private_folder(tmp_path / "a" / "b")
+    (tmp_path / "a" / "b").chmod(0o1777)
+    with pytest.raises(OSError, match="other users can write to it"):
+        make_private_folder(tmp_path / "a" / "b")
+
+
+def test_a_folder_of_another_user_is_not_private(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = os.geteuid()
+    if owner == 0:
+        os.chown(tmp_path, 12345, -1)
+        owner = 12345
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    with pytest.raises(OSError, match=f"it belongs to user {owner}"):
+        make_private_folder(tmp_path)

@@ -130,6 +130,26 @@ def open_replacement(path: Path, mode: int) -> Iterator[BinaryIO]:
         raise
 
 
+def make_private_folder(path: Path) -> None:
+    """Make a folder for files that are trusted as much as the program itself, such as machine code.
+
+    Raises `OSError` if another user could put files there: the folder must belong to the user,
+    and no folder above it may be one that others can write to, unless it is sticky, as /tmp is.
+    Windows tells neither owners nor modes; folders of the user are private there by default.
+    """
+    _make_folder(path)
+    real = Path(os.path.realpath(path))
+    if not hasattr(os, "geteuid"):
+        return
+    for folder in (real, *real.parents):
+        info = folder.stat()
+        if info.st_uid not in (0, os.geteuid()):
+            raise OSError(errno.EPERM, f"it belongs to user {info.st_uid}", str(folder))
+        others = info.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        if others and (folder == real or not info.st_mode & stat.S_ISVTX):
+            raise OSError(errno.EPERM, "other users can write to it", str(folder))
+
+
 def _make_folder(path: Path) -> None:
     """Make a folder and the folders above it that are missing, with mode 0700."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
