@@ -2,36 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.calls.dispatch import ArrayDevice
-from gpu_executor.curves import Curve, PointArray
+from gpu_executor.curves import Curve
 from gpu_executor.groth16.blinding import EXTRA, extend_points
+from gpu_executor.groth16.group_check import find_outside
 from gpu_executor.groth16.proof_curve import ProofCurve
-from gpu_executor.groth16.prover import ResidentProver, SignalList, StreamedProver
+from gpu_executor.groth16.prover import (
+    SECTIONS,
+    Prover,
+    ResidentProver,
+    SignalList,
+    StreamedProver,
+    plan_joint_msm,
+)
 from gpu_executor.groth16.quotient import Quotient, place_rows
 from gpu_executor.groth16.zkey_file import B1, B2, IC, A, C, H, ZkeyFile
 from gpu_executor.msm.joint import PointSet, make_point_set
+from gpu_executor.msm.parts import MemoryMeter
+from gpu_executor.ops.point_bytes import GOOD, NOT_BELOW, OFF_CURVE, find_codes
 from gpu_executor.ops.points import AFFINE, make_points
+from gpu_executor.ops.scans import make_elements
 from gpu_executor.primes.glv import Glv, find_cube_root_of_unity
 
 Check = Literal["group", "curve", "none"]
 """What is checked of points: that they are on the curve and in the group of prime order, on the
 curve, or nothing."""
+STREAMED_POINTS = 1 << 20
+"""Points that are checked at once where a key does not fit the device."""
+MEMORY_SHARE = 0.75
+"""The share of the free memory that a key takes, unless the caller says otherwise."""
+QUOTIENT_ELEMENTS = 18
+"""Elements for each row of the domain in the arrays of a quotient: three polynomials in six steps."""
 NUMBERS = {"ic": IC, "a": A, "b1": B1, "b2": B2, "c": C, "h": H}
-CHECKED_AT_ONCE = 1 << 20
-"""Points whose check the device does at once."""
 Words = npt.NDArray[Any]
+Booleans = npt.NDArray[np.bool_]
 
 
-def find_finite(points: Words) -> npt.NDArray[np.bool_]:
+def find_finite(points: Words) -> Booleans:
     """Which points of words are not at infinity, which is all zeros."""
     flat = points.reshape(len(points), -1)
-    finite: npt.NDArray[np.bool_] = (flat[:, 0] != 0) | (flat[:, -1] != 0)
+    finite: Booleans = (flat[:, 0] != 0) | (flat[:, -1] != 0)
     candidates = np.flatnonzero(~finite)
     finite[candidates] = flat[candidates].any(axis=1)
     return finite
@@ -50,38 +66,66 @@ class KeyLoader:
         """The curve of the key."""
         return self._zkey.curve
 
-    def load(self, memory: int | None) -> ResidentProver | StreamedProver:
-        """The prover of the key: with all points on the device, if they fit within `memory`
-        bytes, or within the free memory."""
-        zkey = self._zkey
+    def load(self, memory: int | None) -> Prover:
+        """The prover of the key: with all points on the device, if they and the arrays of a proof
+        fit within `memory` bytes, or else within a share of the free memory."""
+        zkey, device = self._zkey, self._device
         zkey.check_coefficients()
-        zkey.check_coordinates()
-        quotient = Quotient(self._device, self.curve, zkey.coefficients, zkey.log_domain)
-        self._load_checked("ic", zkey.ic)
-        return self._make_resident(quotient)
-
-    def _make_resident(self, quotient: Quotient) -> ResidentProver:
-        zkey = self._zkey
         finite = {name: find_finite(getattr(zkey, name)) for name in ("a", "b1", "b2", "c")}
-        first = zkey.n_public + 1
         of_a, of_b = finite["a"], finite["b1"] | finite["b2"]
-        of_a[first:] |= finite["c"]
-        lists = self._make_list(of_a, "a", "c"), self._make_list(of_b, "b1", "b2")
+        of_a[zkey.n_public + 1 :] |= finite["c"]
+        chosen = self._extend(of_a, "a", "c"), self._extend(of_b, "b1", "b2")
+        limit = int(device.free_memory * MEMORY_SHARE) if memory is None else memory
+        needed, largest = self._measure(*(np.count_nonzero(each) for each in chosen))
+        fits = needed <= limit and largest <= device.info.limits.max_storage_buffer_range
+        quotient = Quotient(device, self.curve, zkey.coefficients, zkey.log_domain)
+        self._load_checked("ic", zkey.ic)
+        if fits:
+            return self._make_resident(quotient, *(SignalList(device, each) for each in chosen))
+        for name in SECTIONS:
+            points = getattr(zkey, name)
+            for start in range(0, len(points), STREAMED_POINTS):
+                self._load_checked(name, points[start : start + STREAMED_POINTS], start)
+        return StreamedProver(device, zkey, quotient, self._order_h(), self._glv)
+
+    def _measure(self, signals_a: int, signals_b: int) -> tuple[int, int]:
+        """The bytes of a key on the device with those of a proof, and of the largest array; nothing
+        runs."""
+        zkey, curve = self._zkey, self.curve
+        meter = MemoryMeter(self._device.info)
+        counts = {"a": signals_a, "c": signals_a, "b1": signals_b, "b2": signals_b}
+        images = 1 if self._glv is None else 2
+        sets = {}
+        for name in SECTIONS:
+            key = self._get_group(name).key
+            count = images * counts.get(name, zkey.domain_size)
+            sets[name] = PointSet(key, make_points(meter, key, count, coordinates=AFFINE))
+        prime = curve.scalar_field.prime
+        scalars = [make_elements(meter, prime, each) for each in (signals_a, signals_b)]
+        scalars.append(make_elements(meter, prime, zkey.domain_size))
+        plan_joint_msm(meter, curve, (signals_a, signals_b), sets, self._glv).run(scalars)
+        rows = (QUOTIENT_ELEMENTS * zkey.domain_size + zkey.n_vars) * prime.element_bytes
+        return meter.nbytes + rows + zkey.coefficients.nbytes, meter.largest
+
+    def _make_resident(
+        self, quotient: Quotient, for_a: SignalList, for_b: SignalList
+    ) -> ResidentProver:
         sets = {
-            "a": self._arrange("a", lists[0]),
-            "c": self._arrange("c", lists[0], first),
-            "b1": self._arrange("b1", lists[1]),
-            "h": self._make_set("h", self._load_checked("h", self.order_h())),
-            "b2": self._arrange("b2", lists[1]),
+            "a": self._arrange("a", for_a),
+            "c": self._arrange("c", for_a, self._zkey.n_public + 1),
+            "b1": self._arrange("b1", for_b),
+            "h": self._make_set("h", self._load_checked("h", self._order_h())),
+            "b2": self._arrange("b2", for_b),
         }
+        signals = self._zkey.n_vars
         return ResidentProver(
-            self._device, self.curve, quotient, zkey.n_vars, lists, sets, self._glv
+            self._device, self.curve, quotient, signals, (for_a, for_b), sets, self._glv
         )
 
-    def _make_list(self, finite: npt.NDArray[np.bool_], *sections: str) -> SignalList:
-        """The signals with a finite point in some section, and the extra scalars that have one."""
+    def _extend(self, finite: Booleans, *sections: str) -> Booleans:
+        """Which signals have a finite point in a section, and which of the extra scalars."""
         extra = [find_finite(extend_points(self._zkey, name)) for name in sections]
-        return SignalList(self._device, np.concatenate([finite, np.logical_or(*extra)]))
+        return np.concatenate([finite, np.logical_or(*extra)])
 
     def _arrange(self, name: str, signals: SignalList, first: int = 0) -> PointSet:
         """The points of a section for the signals and the extra scalars of a list; the first
@@ -97,7 +141,7 @@ class KeyLoader:
         device.assign(padded[stop:], extend_points(self._zkey, name))
         return self._make_set(name, signals.select(padded))
 
-    def order_h(self) -> Words:
+    def _order_h(self) -> Words:
         """The points of the section H in the order of the quotient."""
         if self._places is None:
             return self._zkey.h
@@ -112,31 +156,28 @@ class KeyLoader:
     def _get_group(self, name: str) -> Curve:
         return self.curve.g2 if name == "b2" else self.curve.g1
 
-    def _load_checked(self, name: str, words: Words) -> DeviceArray:
-        """The points of a section on the device, checked."""
+    def _load_checked(self, name: str, words: Words, start: int = 0) -> DeviceArray:
+        """The points of a section on the device, checked; the first one is number `start`."""
         loaded = self._device.put(np.ascontiguousarray(words))
-        if self._check != "none":
-            for start in range(0, len(words), CHECKED_AT_ONCE):
-                self._check_part(name, loaded[start : start + CHECKED_AT_ONCE], start)
+        group = self._get_group(name)
+        codes = find_codes(group.key, loaded).numpy()
+        wrong = codes == NOT_BELOW if self._check == "none" else codes != GOOD
+        bad = np.flatnonzero(wrong)
+        if bad.size:
+            is_off = codes[bad[0]] == OFF_CURVE
+            reason = "is not on the curve" if is_off else "has a coordinate that is not below q"
+            self._refuse_point(name, start + int(bad[0]), reason)
+        outside = find_outside(group, loaded) if self._check == "group" else None
+        if outside is not None:
+            self._refuse_point(name, start + outside, "is on the curve and not in the group")
         return loaded
 
-    def _check_part(self, name: str, part: DeviceArray, start: int) -> None:
-        group = self._get_group(name)
-        points = PointArray(group, part)
-        found = group.in_subgroup(points) if self._check == "group" else group.is_on_curve(points)
-        bad = np.flatnonzero(~found)
-        if not bad.size:
-            return
-        index = int(bad[0])
-        on_curve = bool(group.is_on_curve(points[index]))
-        reason = "is on the curve and not in the group" if on_curve else "is not on the curve"
-        at = start + index
+    def _refuse_point(self, name: str, index: int, reason: str) -> NoReturn:
         if name == "h" and self._places is not None:
-            at = int(np.flatnonzero(self._places == at)[0])
-        section = NUMBERS[name]
-        size = group.get_layout("affine").element_bytes
-        offset = self._zkey.file.get(section).offset + at * size
-        self._zkey.file.fail(f"point {at:,} {reason}", section, offset)
+            index = int(np.flatnonzero(self._places == index)[0])
+        section, file = NUMBERS[name], self._zkey.file
+        size = self._get_group(name).get_layout("affine").element_bytes
+        file.fail(f"point {index:,} {reason}", section, file.get(section).offset + index * size)
 
 
 def find_image_factor(group: Curve, glv: Glv | None) -> int | None:

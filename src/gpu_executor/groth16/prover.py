@@ -112,7 +112,8 @@ class ResidentProver:
         self._lock = threading.Lock()
         prime = curve.scalar_field.prime
         self._witness = device.empty((signals + EXTRA, *prime.element_shape), prime.column_dtype)
-        msm = plan_joint_msm(device, curve, lists, sets, glv)
+        for_a, for_b = lists
+        msm = plan_joint_msm(device, curve, (for_a.count, for_b.count), sets, glv)
         with CapturedSteps(device, reorders=True) as self._commands:
             factors = [each.select(self._witness) for each in lists]
             found = msm.run([*factors, quotient.compute(self._witness)])
@@ -156,16 +157,16 @@ def wipe_arrays(device: ArrayDevice, arrays: Iterable[DeviceArray]) -> None:
 def plan_joint_msm(
     device: ArrayDevice,
     curve: ProofCurve,
-    lists: tuple[SignalList, SignalList],
+    counts: tuple[int, int],
     sets: Mapping[str, PointSet],
     glv: Glv | None,
 ) -> JointMsm:
-    """The MSMs of a proof: two lists of the witness, and one of the quotient."""
+    """The MSMs of a proof: two lists of the witness, with so many scalars, and one of the
+    quotient."""
     images = 1 if glv is None else 2
-    for_a, for_b = lists
     scalars = [
-        ScalarList(for_a.count, (sets["a"], sets["c"])),
-        ScalarList(for_b.count, (sets["b1"], sets["b2"])),
+        ScalarList(counts[0], (sets["a"], sets["c"])),
+        ScalarList(counts[1], (sets["b1"], sets["b2"])),
         ScalarList(len(sets["h"].points) // images, (sets["h"],)),
     ]
     return JointMsm(device, scalars, curve.r.bit_length(), glv)

@@ -8,12 +8,14 @@ no time. `check_coefficients` and `check_coordinates` read the whole sections.
 from __future__ import annotations
 
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from gpu_executor.common.cpu_cores import count_cores
 from gpu_executor.curves import Curve
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, ArgumentValueError
 from gpu_executor.groth16.proof_curve import ProofCurve, find_by_scalar_modulus
@@ -132,26 +134,31 @@ class ZkeyFile:
         """Raise `ProofFileError` for the first entry of a matrix other than A and B, of a row
         outside the domain, of a signal that the circuit has not, or with a value that is not below
         r. Five million entries take about 70 ms."""
-        entries = self.coefficients
-        limits = {"matrix": 2, "row": self.domain_size, "signal": self.n_vars}
         step = CHUNK_BYTES // COEFFICIENT.itemsize
-        for start in range(0, len(entries), step):
-            part = entries[start : start + step]
-            faults: list[tuple[int, str]] = []
-            for field, limit in limits.items():
-                column = part[field]
-                if int(column.max()) >= limit:
-                    index = int(np.argmax(column >= limit))
-                    reason = f"the {field} is {int(column[index]):,}; it must be below {limit:,}"
-                    faults.append((index, reason))
-            bad = find_not_below(part["value"], self.curve.r)
-            if bad is not None:
-                faults.append((bad, f"the value is not below the order of {self.curve.name}"))
-            if faults:
-                index, reason = min(faults)
-                offset = self.file.get(COEFFICIENTS).offset + 4
-                offset += (start + index) * COEFFICIENT.itemsize
-                self.file.fail(f"entry {start + index:,}: {reason}", COEFFICIENTS, offset)
+        starts = range(0, len(self.coefficients), step)
+        with ThreadPoolExecutor(count_cores()) as threads:
+            for start, fault in zip(starts, threads.map(self._find_fault, starts), strict=True):
+                if fault is not None:
+                    index, reason = start + fault[0], fault[1]
+                    offset = self.file.get(COEFFICIENTS).offset + 4
+                    offset += index * COEFFICIENT.itemsize
+                    self.file.fail(f"entry {index:,}: {reason}", COEFFICIENTS, offset)
+
+    def _find_fault(self, start: int) -> tuple[int, str] | None:
+        """The first wrong entry of a chunk, and what is wrong with it."""
+        part = self.coefficients[start : start + CHUNK_BYTES // COEFFICIENT.itemsize]
+        limits = {"matrix": 2, "row": self.domain_size, "signal": self.n_vars}
+        faults: list[tuple[int, str]] = []
+        for field, limit in limits.items():
+            column = part[field]
+            if int(column.max()) >= limit:
+                index = int(np.argmax(column >= limit))
+                reason = f"the {field} is {int(column[index]):,}; it must be below {limit:,}"
+                faults.append((index, reason))
+        bad = find_not_below(part["value"], self.curve.r)
+        if bad is not None:
+            faults.append((bad, f"the value is not below the order of {self.curve.name}"))
+        return min(faults, default=None)
 
     def check_coordinates(self) -> None:
         """Raise `ProofFileError` for the first coordinate of a section that is not below q. Whether
