@@ -38,7 +38,7 @@ STREAMED_POINTS = 1 << 20
 MEMORY_SHARE = 0.75
 """The share of the free memory that a key takes, unless the caller says otherwise."""
 QUOTIENT_ELEMENTS = 18
-"""Elements for each row of the domain in the arrays of a quotient: three polynomials in six steps."""
+"""Elements in the arrays of a quotient, for each row of the domain."""
 NUMBERS = {"ic": IC, "a": A, "b1": B1, "b2": B2, "c": C, "h": H}
 Words = npt.NDArray[Any]
 Booleans = npt.NDArray[np.bool_]
@@ -76,7 +76,7 @@ class KeyLoader:
         of_a[zkey.n_public + 1 :] |= finite["c"]
         chosen = self._extend(of_a, "a", "c"), self._extend(of_b, "b1", "b2")
         limit = int(device.free_memory * MEMORY_SHARE) if memory is None else memory
-        needed, largest = self._measure(*(np.count_nonzero(each) for each in chosen))
+        needed, largest = self._measure(*(int(each.sum()) for each in chosen))
         fits = needed <= limit and largest <= device.info.limits.max_storage_buffer_range
         quotient = Quotient(device, self.curve, zkey.coefficients, zkey.log_domain)
         self._load_checked("ic", zkey.ic)
