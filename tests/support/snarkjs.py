@@ -86,8 +86,8 @@ class Snarkjs:
         if node is None or not MODULES.is_dir():
             raise SnarkjsError(MISSING)
         self._process = subprocess.Popen(
-            [node, "server.mjs", str(INSTALLED)],
-            cwd=NODE_FOLDER,
+            [node, str(NODE_FOLDER / "server.mjs"), str(INSTALLED)],
+            cwd=INSTALLED,  # circom's file system does not find ".venv" below its own folder
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

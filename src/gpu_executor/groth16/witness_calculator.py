@@ -71,6 +71,8 @@ FAULTS = {
 }
 """The codes that a calculator passes to `exceptionHandler`."""
 
+MAX_DEPTH = 32
+"""How deeply lists and dictionaries of inputs are nested at most."""
 _NUMBER = re.compile(r"\s*(?:[+-]?[0-9]+|0[xX][0-9a-fA-F]+)\s*", re.ASCII)
 
 _LOOP = """
@@ -145,18 +147,27 @@ def _list_signals(inputs: Inputs) -> Iterator[tuple[str, list[int]]]:
     """The signals with their values in flat order. Signals of buses have qualified names."""
     if not isinstance(inputs, Mapping):
         raise WitnessError(f"inputs: must be a dictionary of signals, not {describe(inputs)}")
+    _check_depth(inputs, MAX_DEPTH)
     seen = set()
-    try:
-        for name, value in _qualify("", inputs):
-            if name in seen:
-                raise WitnessError(f"inputs: signal {name!r} is given twice")
-            seen.add(name)
-            values = list(_flatten(value))
-            if not all(type(item) is int for item in values):
-                values = [_read_number(name, *item) for item in enumerate(values)]
-            yield name, values
-    except RecursionError:
-        raise WitnessError("inputs: lists or dictionaries are nested too deeply") from None
+    for name, value in _qualify("", inputs):
+        if name in seen:
+            raise WitnessError(f"inputs: signal {name!r} is given twice")
+        seen.add(name)
+        values = list(_flatten(value))
+        if not all(type(item) is int for item in values):
+            values = [_read_number(name, *item) for item in enumerate(values)]
+        yield name, values
+
+
+def _check_depth(value: Any, most: int) -> None:
+    """Refuse lists and dictionaries that are nested more than `most` times, such as endless
+    ones."""
+    items = value.values() if isinstance(value, Mapping) else value
+    nested = [item for item in items if isinstance(item, Mapping | list | tuple)]
+    if nested and not most:
+        raise WitnessError("inputs: lists or dictionaries are nested too deeply")
+    for item in nested:
+        _check_depth(item, most - 1)
 
 
 def _qualify(name: str, value: Any) -> Iterator[tuple[str, Any]]:
