@@ -1,7 +1,7 @@
 """`check_witness`: whether a witness satisfies the constraints of a circuit, on a device.
 
-    witness -> A w, B w, C w: three sparse products
-            -> (A w) (B w) = C w for every constraint, element-wise -> the first that does not hold
+witness -> A w, B w, C w: three sparse products
+        -> (A w) (B w) = C w for every constraint, element-wise -> the first that does not hold
 """
 
 from __future__ import annotations
