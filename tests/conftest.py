@@ -85,6 +85,12 @@ SHARED_PIPELINES = {
         "tests/fields/test_fields.py",
         "tests/fields/test_scans.py",
     ),
+    "Groth16": (
+        "tests/groth16/test_proving.py",
+        "tests/groth16/test_constraint_check.py",
+        "tests/groth16/test_page.py",
+        "tests/cli/test_groth16.py",
+    ),
     "small curves": (
         "tests/curves/test_device_small_curves.py",
         "tests/curves/test_wide_points.py",
@@ -104,6 +110,7 @@ LONG = (
     "tests/cluster",
     "transforms",
     "elements",
+    "Groth16",
     "small curves",
 )
 """The groups that take the longest, which run first. Files of seconds follow, so that no worker

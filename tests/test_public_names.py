@@ -44,7 +44,17 @@ NAMES = [
 ]
 MAX_NAMES = 32
 EXECUTOR_NAMES = [
-    *("array_device", "array_devices", "asarray", "close", "device", "empty", "explain", "graph", "import_array"),
+    *(
+        "array_device",
+        "array_devices",
+        "asarray",
+        "close",
+        "device",
+        "empty",
+        "explain",
+        "graph",
+        "import_array",
+    ),
     *("map", "name", "profile", "run", "run_async", "run_batch", "run_field_add"),
     *("serve_metrics", "shutdown", "stats", "stream", "submit", "synchronize", "to_device"),
     *("trim", "zeros"),

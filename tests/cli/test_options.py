@@ -28,7 +28,10 @@ def run(*arguments: str) -> Result:
 def list_commands(
     group: click.Group = commands, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
         if isinstance(command, click.Group):
             yield from list_commands(command, (*path, name))
         else:

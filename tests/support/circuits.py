@@ -1,7 +1,9 @@
 """The circuits in tests/groth16/circuits, inputs that they accept, and files in tests/groth16/data.
 
-The data are the constraints (.r1cs) and the witness (.wtns) of each circuit of `IN_DATA`, for
-both curves: data/<curve>/<name>.r1cs. `python -m tests.groth16.make_data` makes them anew.
+The data are the constraints (.r1cs), the witness (.wtns) and a key for tests (.zkey) of each
+circuit of `IN_DATA`, for both curves: data/<curve>/<name>.r1cs. snarkjs made the verification key
+(.vk.json) of the key, and the proof (.proof.json) of the witness with `BLINDING`, and its public
+values (.public.json). `python -m tests.groth16.make_data` makes them anew.
 """
 
 from __future__ import annotations
@@ -29,6 +31,10 @@ INPUTS: dict[str, dict[str, Any]] = {
 }
 """Inputs of each circuit that snarkjs takes too. Circuits with buses, and those that fail, are
 not here."""
+BLINDING = (0x1F << 240 | 0xB1D, 0x2E << 240 | 0x5EED)
+"""r and s of the proofs."""
+SEED = "gpu-executor"
+"""The seed of the secrets of the keys."""
 IN_DATA = ("multiplier", "zero_output", "public_only", "linear", "unused", "rows", "arrays")
 
 

@@ -1,6 +1,5 @@
 """The command line: `gpu-executor devices | doctor | smoke | demo | calibrate | bench | report |
-soak | top |
-compile-report`."""
+soak | top | compile-report | groth16`."""
 
 from __future__ import annotations
 

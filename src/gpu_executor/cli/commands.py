@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import signal
 import warnings
@@ -9,23 +10,31 @@ from typing import Any
 
 import click
 
-from gpu_executor.cli.bench import bench
-from gpu_executor.cli.calibrate import calibrate
-from gpu_executor.cli.compile_report import compile_report
-from gpu_executor.cli.demo import demo
-from gpu_executor.cli.devices import devices
-from gpu_executor.cli.doctor import doctor
-from gpu_executor.cli.report import report
-from gpu_executor.cli.smoke import smoke
-from gpu_executor.cli.soak import soak
-from gpu_executor.cli.top import top
 from gpu_executor.errors import GpuError
 from gpu_executor.version import __version__
+
+MODULES = (
+    *("bench", "calibrate", "compile_report", "demo", "devices", "doctor", "groth16", "report"),
+    *("smoke", "soak", "top"),
+)
+"""The modules of the commands, each of which has its command by the same name."""
 
 
 class CommandGroup(click.Group):
     """A group of commands. An error of this package is one line, without a traceback. Ctrl-C ends
-    with 130, where click itself says "Aborted!" and ends with 1."""
+    with 130, where click itself says "Aborted!" and ends with 1. The module of a command is
+    imported when the command is asked for: all of them take most of a second."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [each.replace("_", "-") for each in MODULES]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        module = cmd_name.replace("-", "_")
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        loaded = importlib.import_module(f"gpu_executor.cli.{module}")
+        command: click.Command = getattr(loaded, module)
+        return command
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -47,18 +56,6 @@ def commands() -> None:
 
     GPU_DEVICE selects the device: its index, a prefix of its UUID or a part of its name.
     """
-
-
-commands.add_command(devices)
-commands.add_command(doctor)
-commands.add_command(smoke)
-commands.add_command(demo)
-commands.add_command(calibrate)
-commands.add_command(bench)
-commands.add_command(report)
-commands.add_command(soak)
-commands.add_command(top)
-commands.add_command(compile_report)
 
 
 class OnceHandler(logging.Handler):

@@ -1,4 +1,4 @@
-"""Options that several commands share: files to write, finite numbers, counts that fit in memory.
+"""Options that several commands share: files, devices, finite numbers, counts that fit in memory.
 
 What cannot work is refused here, before anything is opened or measured.
 """
@@ -44,6 +44,41 @@ def make_output_option(default: str, help_text: str) -> Callable[[Command], Comm
         show_default=True,
         help=help_text,
     )
+
+
+def make_input_argument(name: str) -> Callable[[Command], Command]:
+    """An argument with a file that is read. Its parameter has underscores where the name has
+    not letters: circuit_zkey for circuit.zkey."""
+    return click.argument(
+        name.replace(".", "_"),
+        metavar=name,
+        type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path),
+    )
+
+
+def make_output_argument(name: str) -> Callable[[Command], Command]:
+    """An argument with a file that is written, named as `make_input_argument` does."""
+    return click.argument(
+        name.replace(".", "_"),
+        metavar=name,
+        type=click.Path(dir_okay=False, path_type=Path),
+        callback=_check_path,
+    )
+
+
+def make_device_options(command: Command) -> Command:
+    """The options --backend and --device of a command that opens an executor."""
+    backend = click.option(
+        "--backend",
+        type=click.Choice(["auto", "vulkan", "webgpu"]),
+        default="auto",
+        show_default=True,
+        help="The interface to the GPU.",
+    )
+    device = click.option(
+        "--device", help="The device, in place of GPU_DEVICE: index, UUID or part of its name."
+    )
+    return backend(device(command))
 
 
 def _check_json_path(

@@ -34,7 +34,7 @@ from gpu_executor.groth16.prover import PendingSums, Prover
 from gpu_executor.groth16.sections import PathLike
 from gpu_executor.groth16.verification import verify
 from gpu_executor.groth16.verification_key import VerificationKey
-from gpu_executor.groth16.witness_file import Witness
+from gpu_executor.groth16.witness_file import Witness, require_fit
 from gpu_executor.groth16.zkey_file import HEADER, ZkeyFile
 from gpu_executor.primes.glv import Glv
 
@@ -178,7 +178,7 @@ class ProvingKey:
             blinding (tuple): r and s, for tests.
         """
         self._check_usable()
-        self._check_witness(witness)
+        require_fit(witness, self._curve, self.n_signals, "the key")
         secret = Blinding(self._curve, parse_blinding(self._curve, blinding))
         public = [witness[each] for each in range(1, self.verification_key.n_public + 1)]
         prover = self._free.get()
@@ -203,21 +203,6 @@ class ProvingKey:
                 "check_witness names the constraint"
             )
         return proof, public
-
-    def _check_witness(self, witness: Any) -> None:
-        if not isinstance(witness, Witness):
-            raise ArgumentTypeError(
-                f"the witness is {describe(witness)}; load_witness and compute_witness make one"
-            )
-        if witness.curve != self._curve:
-            raise WitnessError(
-                f"the witness is of {witness.curve.name}, and the key of {self.curve}"
-            )
-        if len(witness) != self.n_signals:
-            raise WitnessError(
-                f"the witness has {len(witness):,} values, and the circuit of the key has "
-                f"{self.n_signals:,} signals; it is the witness of another circuit"
-            )
 
     # --- lifetime ---
 

@@ -150,6 +150,22 @@ def load_witness(path: PathLike) -> Witness:
     return Witness(curve, words)
 
 
+def require_fit(witness: Any, curve: ProofCurve, signals: int, whose: str) -> None:
+    """Raise an error unless this is a witness with so many values of the curve; `whose` signals
+    they are is for the message."""
+    if not isinstance(witness, Witness):
+        raise ArgumentTypeError(
+            f"the witness is {describe(witness)}; load_witness and compute_witness make one"
+        )
+    if witness.curve != curve:
+        raise WitnessError(f"the witness is of {witness.curve.name}, and {whose} of {curve.name}")
+    if len(witness) != signals:
+        raise WitnessError(
+            f"the witness has {len(witness):,} values, and {whose} has {signals:,} signals; it is "
+            "the witness of another circuit"
+        )
+
+
 def _restore(curve: str, words: Words32) -> Witness:
     return Witness(get_proof_curve(curve), words)
 

@@ -54,21 +54,22 @@ class SparseMatrix:
         direct, *levels = plan_pieces(starts.astype(np.int64), places.astype(np.int64))
         self._direct = device.put(direct)
         self._levels = [device.put(each) for each in levels]
-        self._partials = [make_elements(device, prime, len(each)) for each in levels[:-1]]
+        self.partials = [make_elements(device, prime, len(each)) for each in levels[:-1]]
+        """Sums of pieces of long rows, which a product leaves behind."""
         self._kernel = sparse_kernel(prime, f64_limbs=with_f64_limbs(device, prime))
 
     @property
     def nbytes(self) -> int:
         """Bytes of device memory."""
-        arrays = self._records, self._direct, *self._levels, *self._partials
+        arrays = self._records, self._direct, *self._levels, *self.partials
         return sum(each.nbytes for each in arrays)
 
     def multiply(self, x: DeviceArray, sums: DeviceArray) -> None:
         """Submit the product with the vector x; every row has its element of `sums`."""
-        outputs = [*self._partials, sums]
+        outputs = [*self.partials, sums]
         steps = [self._make_dispatch(x, self._direct, sums, weighted=True)]
         for level, (pieces, output) in enumerate(zip(self._levels, outputs, strict=False)):
-            source = self._partials[level - 1] if level else x
+            source = self.partials[level - 1] if level else x
             steps.append(self._make_dispatch(source, pieces, output, weighted=not level))
         self._device.submit([each for each in steps if each is not None])
 
