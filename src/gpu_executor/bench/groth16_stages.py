@@ -132,3 +132,14 @@ def compute_floors(
             bound = bound_additions(group, rates.coordinates, plan.rounds)
             floors[name] = 1e3 * plan.entries / bound
     return floors
+
+
+def shorten_stages(stages: Mapping[str, float]) -> dict[str, float]:
+    """Stages for tables and charts: accumulations by the name of their section, and the selection
+    of signals as a part of making digits."""
+    names = {"signals": "digits, sort"}
+    shown: dict[str, float] = {}
+    for name, taken in stages.items():
+        short = names.get(name, name.removeprefix(ACCUMULATE))
+        shown[short] = shown.get(short, 0.0) + taken
+    return shown

@@ -11,9 +11,8 @@ from rich.table import Table
 from gpu_executor.bench import groth16, suite
 from gpu_executor.bench.groth16 import CommandTimes, Groth16Row
 from gpu_executor.bench.groth16_peers import ProverPeerRow, ProverPeerState
-from gpu_executor.bench.groth16_stages import ACCUMULATE, ProofStageRow
+from gpu_executor.bench.groth16_stages import ProofStageRow, shorten_stages
 from gpu_executor.cli.bench_output import (
-    break_line,
     json_option,
     print_device,
     report_measurement,
@@ -21,6 +20,7 @@ from gpu_executor.cli.bench_output import (
 from gpu_executor.cli.output import console, make_table, print_text
 from gpu_executor.cli.progress import show_progress
 from gpu_executor.groth16.proof_curve import CURVE_NAMES
+from gpu_executor.report.format import round_digits
 
 PROOFS_LEGEND = (
     "2^k: 2^k - 2 constraints. uniform: all values of the witness are; bits: nearly all are zero "
@@ -34,10 +34,11 @@ KEYS_LEGEND = (
     "proofs.\n"
 )
 STAGES_LEGEND = (
-    "Each stage is recorded by itself and replayed many times in a row. device: all of them as a "
-    "proof records them, which overlaps. signals: values by lists of signals; quotient: sparse "
-    "product and transforms; A to B2: points of that section added to buckets. floor: what the products of these stages take in chains of products "
-    "in registers; a witness of bits has fewer additions, so it has no floor.\n"
+    "Each stage is recorded by itself and replayed many times in a row. all: all of them as a "
+    "proof records them, which overlaps. quotient: sparse "
+    "product and transforms; A to B2: points of that section added to buckets. floor: what the "
+    "products of these stages take in chains of products in registers; a witness of bits has "
+    "fewer additions, so it has no floor.\n"
 )
 
 
@@ -171,23 +172,20 @@ def _make_keys_table(rows: Sequence[Groth16Row]) -> Table:
 
 
 def _make_stages_table(circuit: str, stages: Sequence[ProofStageRow]) -> Table:
-    names = list(dict.fromkeys(name for row in stages for name in row.stages_ms))
-    table = make_table(f"Stages, {circuit}, ms", "size", "device", *map(_shorten, names))
-    for row in stages:
-        table.add_row(
-            f"2^{row.log_constraints}",
-            f"{row.device_ms:,.2f}",
-            *(f"{row.stages_ms[name]:.2f}" if name in row.stages_ms else "-" for name in names),
-        )
+    shown = [shorten_stages(row.stages_ms) for row in stages]
+    names = list(dict.fromkeys(name for each in shown for name in each))
+    heads = [name.replace(", ", "\n") for name in names]
+    table = make_table(f"Stages, {circuit}, ms", "size", "all", *heads)
+    for row, own in zip(stages, shown, strict=True):
+        times = (own.get(name) for name in names)
+        taken = ("-" if each is None else round_digits(each) for each in times)
+        table.add_row(f"2^{row.log_constraints}", round_digits(row.device_ms), *taken)
         if row.floors_ms:
-            floors = (row.floors_ms.get(name) for name in names)
-            table.add_row("floor", "", *("" if each is None else f"{each:.2f}" for each in floors))
+            floors = map(shorten_stages(row.floors_ms).get, names)
+            table.add_row(
+                "floor", "", *("" if each is None else round_digits(each) for each in floors)
+            )
     return table
-
-
-def _shorten(stage: str) -> str:
-    """A stage as the head of a narrow column."""
-    return break_line(stage.removeprefix(ACCUMULATE))
 
 
 def _print_command(command: CommandTimes) -> None:
