@@ -187,6 +187,16 @@ def test_a_process_proves_from_files_to_files(
         bench.time_command(made.files, tmp_path, caches)
 
 
+def test_peers_are_asked_for_what_they_can_prove(
+    made: MadeProof, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, peer = made.key.verification_key, FailingPeer()
+    monkeypatch.setattr(bench, "LARGEST_OF_PEERS", LOG - 1)
+    assert bench._measure_peer(peer, made.files, key).reason == "measured up to 2^2 only"
+    monkeypatch.setattr(peer, "curves", ("bls12381",))
+    assert bench._measure_peer(peer, made.files, key).reason == "it proves with bls12381 only"
+
+
 def write_program(path: Path, text: str) -> Path:
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)

@@ -51,7 +51,8 @@ LARGEST_OF_PEERS = 20
 COMMAND_SIZE, COMMAND_SIZE_ON_CPU = 16, 6
 """log2 of the constraints of a proof by a process of its own."""
 LOADS, LOADS_ON_CPU = 3, 1
-BATCH, BATCH_ON_CPU = 8, 2
+BATCH, BATCH_ON_CPU, BATCHES = 8, 2, 3
+"""Proofs of a batch, and batches; on CPUs there is one."""
 BUDGET, MIN_CALLS, MAX_CALLS = 1.0, 3, 50
 """Seconds of proofs, one after the other, and their least and largest number."""
 WARM_UP_SECONDS = 0.4
@@ -228,10 +229,12 @@ def _measure_circuit(
         if not on_cpu:
             call_for(prove, WARM_UP_SECONDS)
         taken = time_function(prove, max_calls=MAX_CALLS, budget=BUDGET, min_calls=MIN_CALLS)
-        batch = BATCH_ON_CPU if on_cpu else BATCH
-        begun = perf_counter()
-        made += key.prove_batch([files.witness] * batch)
-        batch_s = (perf_counter() - begun) / batch
+        batch, batches = (BATCH_ON_CPU, 1) if on_cpu else (BATCH, BATCHES)
+
+        def prove_batch() -> None:
+            made.extend(key.prove_batch([files.witness] * batch))
+
+        batch_s = time_function(prove_batch, max_calls=batches, min_calls=batches, warm_up=False)
         files.check(key.verification_key, made, "this package")
         proof, public = made[-1]
         verify = partial(groth16.verify, key.verification_key, public, proof)
@@ -257,17 +260,13 @@ def _measure_circuit(
             ms=1e3 * taken,
             best_ms=1e3 * min(taken.samples),
             batch=batch,
-            batch_ms=1e3 * batch_s,
+            batch_ms=1e3 / batch * batch_s,
             verify_ms=1e3 * verify_s,
             file_bytes=files.zkey.stat().st_size,
             key_bytes=key.nbytes,
             device_bytes=in_use,
         )
-        others = [
-            _measure_peer(each, files, key.verification_key)
-            for each in peers
-            if files.log_constraints <= LARGEST_OF_PEERS and files.curve.name in each.curves
-        ]
+        others = [_measure_peer(each, files, key.verification_key) for each in peers]
     return CircuitTimes(row, stages, others)
 
 
@@ -280,6 +279,10 @@ def _measure_peer(
 ) -> ProverPeerRow:
     """A peer that fails has no time, and one whose proof is wrong ends the benchmark."""
     where = peer.package, files.curve.name, files.circuit, files.log_constraints
+    if files.curve.name not in peer.curves:
+        return ProverPeerRow(*where, None, f"it proves with {', '.join(peer.curves)} only")
+    if files.log_constraints > LARGEST_OF_PEERS:
+        return ProverPeerRow(*where, None, f"measured up to 2^{LARGEST_OF_PEERS} only")
     try:
         found = peer.prove(files.save_witness(), REPEATS)
     except ProverPeerError as error:
