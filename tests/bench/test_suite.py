@@ -35,6 +35,7 @@ ALL = [
     "ntt",
     "msm",
     "kzg",
+    "groth16",
     "executor",
     "peers",
 ]

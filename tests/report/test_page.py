@@ -126,6 +126,35 @@ def test_kzg_of_one_batch_shows_the_columns_that_were_measured() -> None:
     assert "ckzg, one thread" in figure[0] and "ckzg, all cores" not in figure[0]
 
 
+def test_the_section_on_proofs_names_other_provers_and_the_process(page: str) -> None:
+    for words in (
+        "Groth16 proof of 2^20 constraints",
+        "Beside snarkjs (version 0.7.6, Node 20.1.0).",
+        "rapidsnark was not measured: not found.",
+        "snarkjs, bits, 2^20: node took more than 600 s.",
+        "takes 4 s with empty caches and 900 ms the next time.",
+    ):
+        assert words in page, words
+    rows = re.search(r'id="groth16-floors".*?<tbody>(.*?)</tbody>', page, re.DOTALL)
+    assert rows is not None
+    cells = re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", rows[1])
+    taken = 0.06 * (4.0 + (1 << 20) / 25e3)
+    assert cells[:4] == ["quotient", format_time(taken), format_time(0.7 * taken), "0.70"]
+
+
+def test_proofs_of_one_size_without_floors_have_their_figures() -> None:
+    run = make_run()
+    tables = run.benchmarks["groth16"].tables
+    for name in ("rows", "stages", "peers"):
+        tables[name][:] = [row for row in tables[name] if row["log_constraints"] == 12]
+    for row in tables["stages"]:
+        row["floors_ms"] = {}
+    tables["command"] = None
+    page = make_page(run)
+    assert 'id="groth16-stages"' in page and 'id="groth16-floors"' not in page
+    assert "empty caches" not in page
+
+
 def test_peers_that_are_absent_or_failed_are_named(page: str) -> None:
     for words in (
         "Not installed, so not compared: CuPy.",

@@ -18,6 +18,9 @@ from gpu_executor.bench.buckets import (
 from gpu_executor.bench.executor_jobs import ExecutorMeasurement
 from gpu_executor.bench.fields import FieldRow, StreamedOperation
 from gpu_executor.bench.first_call import FirstCallTimes
+from gpu_executor.bench.groth16 import CIRCUITS, CommandTimes, Groth16Row
+from gpu_executor.bench.groth16_peers import ProverPeerRow, ProverPeerState
+from gpu_executor.bench.groth16_stages import ProofStageRow
 from gpu_executor.bench.kzg import FUNCTIONS, KzgRow, StageRow
 from gpu_executor.bench.measurement import Measurement, Target
 from gpu_executor.bench.msm import CurveTimes, MsmRow, SkewRow, TableRow
@@ -33,6 +36,7 @@ from gpu_executor.bench.suite import (
     BucketMeasurement,
     ExecutorTimes,
     FieldMeasurement,
+    Groth16Measurement,
     KzgMeasurement,
     MsmMeasurement,
     PeersMeasurement,
@@ -68,6 +72,11 @@ FIGURES = [
     "kzg-commitments",
     "kzg-cells-and-proofs",
     "kzg-stages",
+    "groth16-by-size",
+    "groth16-keys",
+    "groth16-memory",
+    "groth16-stages",
+    "groth16-floors",
     "executor-calls",
     "peers-sum",
     "peers-batch-of-sums",
@@ -89,6 +98,7 @@ def make_run() -> BenchmarkRun:
         "ntt": _make_transforms(device),
         "msm": _make_msm(device),
         "kzg": _make_kzg(device),
+        "groth16": make_groth16(device),
         "executor": ExecutorTimes(
             device,
             ExecutorMeasurement(50.0, 60.0, 115.0, 90.0, 100.0, 8_000.0, 16_000.0),
@@ -320,6 +330,47 @@ def _make_kzg(device: DeviceInfo) -> KzgMeasurement:
     stages: Any = {"columns": 1.0, "fixed sets": 20.0, "convolution": 8.0}
     stage_rows = [StageRow(72, stages, {}, 10, 2e10)]
     return KzgMeasurement(device, rows, stage_rows, 2.6e10, targets=[])
+
+
+PROOF_STAGES = {
+    "signals": 0.1,
+    "quotient": 0.6,
+    "digits, sort": 0.4,
+    **dict.fromkeys(("accumulate A", "accumulate C", "accumulate B1", "accumulate H"), 1.0),
+    "accumulate B2": 4.0,
+    "reduce, join": 0.9,
+}
+"""Tenths of the time of a proof."""
+
+
+def make_groth16(device: DeviceInfo) -> Groth16Measurement:
+    """Proofs of two circuits, beside snarkjs."""
+    rows, stages, peers = [], [], []
+    for log in (12, 16, 20):
+        count = 1 << log
+        for circuit, factor in zip(CIRCUITS, (1.0, 0.6), strict=True):
+            ms = factor * (4.0 + count / 25e3)
+            milliseconds = 90.0 + count / 4e2, 5 + count / 1e3, _vary(30.0 + count / 4e3), 900.0
+            proofs = _vary(ms), 0.9 * ms, 8, 0.8 * ms, 20.0
+            sizes = 700 * count, 900 * count, 2_000 * count
+            rows.append(Groth16Row("bn128", circuit, log, count, *milliseconds, *proofs, *sizes))
+            taken = {name: share * ms / 10 for name, share in PROOF_STAGES.items()}
+            floors = {name: 0.7 * taken[name] for name in ("quotient", "accumulate B2")}
+            uniform = circuit == "uniform"
+            own = ProofStageRow("bn128", circuit, log, 0.9 * ms, taken, floors if uniform else {})
+            stages.append(own)
+            where = "snarkjs", "bn128", circuit, log
+            peers.append(
+                ProverPeerRow(*where, _vary(300 + count / 70), None)
+                if log < 20
+                else ProverPeerRow(*where, None, "node took more than 600 s")
+            )
+    states = [
+        ProverPeerState("snarkjs", "0.7.6, Node 20.1.0", None),
+        ProverPeerState("rapidsnark", None, "not found"),
+    ]
+    command = CommandTimes("bn128", 16, 4_000.0, 900.0)
+    return Groth16Measurement(device, rows, stages, peers, states, command, targets=[])
 
 
 def _make_peers(device: DeviceInfo) -> PeersMeasurement:

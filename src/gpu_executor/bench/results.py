@@ -53,7 +53,7 @@ PACKAGES = (
 KEYS = frozenset((
     "elements", "jobs", "arrays", "direction", "field", "log_n", "rows", "curve", "log_points",
     "batch", "scalars", "name", "kind", "count", "package", "what", "function", "blobs", "queues",
-    "private", "operation", "kernel", "inverted", "mode",
+    "private", "operation", "kernel", "inverted", "mode", "circuit", "log_constraints",
 ))  # fmt: skip
 """Columns that say which row of a table it is. All other columns are measured or computed."""
 UNITS = {"_ms": "ms", "_us": "us", "_s": "s", "bytes_per_second": "B/s", "per_second": "/s"}

@@ -24,6 +24,9 @@ from gpu_executor.bench import (
     executor_jobs,
     fields,
     first_call,
+    groth16,
+    groth16_peers,
+    groth16_stages,
     kzg,
     msm,
     overhead,
@@ -40,6 +43,7 @@ from gpu_executor.bench.timing import DEFAULT_BUDGET, TimingBudget
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import format_install_command
 from gpu_executor.fields import BABYBEAR, BLS12_381_FQ, BLS12_381_FR, GOLDILOCKS, Field
+from gpu_executor.groth16.proof_curve import get_proof_curve
 from gpu_executor.settings import Settings
 from gpu_executor.vulkan.instance import Instance, choose_device
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
@@ -70,6 +74,9 @@ QUICK_SCENARIOS = 5
 """Scenarios of size buckets: the last ones are the largest."""
 QUICK_KZG = ("commitments", "cells", "verification of blobs")
 """Functions that compile few pipelines."""
+
+QUICK_PROOFS, QUICK_PROOFS_ON_CPU = (12, 16), (6,)
+"""log2 of the numbers of constraints; on CPUs with a uniform witness only."""
 
 
 def select_device() -> DeviceInfo:
@@ -339,6 +346,57 @@ def measure_kzg(
 
 
 @dataclass(frozen=True)
+class Groth16Measurement(Measurement):
+    """Groth16 proofs by circuit, their stages, other provers, and a process of its own."""
+
+    rows: list[groth16.Groth16Row]
+    stages: list[groth16_stages.ProofStageRow]
+    peers: list[groth16_peers.ProverPeerRow]
+    packages: list[groth16_peers.ProverPeerState]
+    """All peers; those that are absent too."""
+    command: groth16.CommandTimes | None
+    """None in a quick run."""
+
+
+def measure_groth16(
+    watch: Watch,
+    *,
+    quick: bool = False,
+    curve: str = "bn128",
+    sizes: Sequence[int] = (),
+    circuits: Sequence[str] = (),
+    snarkjs: Path | None = None,
+    rapidsnark: Path | None = None,
+    peer: bool = True,
+) -> Groth16Measurement:
+    """Measure circuits of so many constraints, given by their log2, then a process of its own."""
+    own = get_proof_curve(curve)
+    with PersistentVulkanBackend() as gpu:
+        on_cpu = gpu.device.kind == "cpu"
+        quick_sizes = QUICK_PROOFS_ON_CPU if on_cpu else QUICK_PROOFS
+        logs = sizes or (quick_sizes if quick else groth16.choose_sizes(gpu.device))
+        names = circuits or tuple(groth16.CIRCUITS)[: 1 if quick and on_cpu else None]
+        found, states = groth16_peers.find_peers(snarkjs, rapidsnark, wanted=peer)
+        rates = groth16_stages.measure_rates(gpu, own)
+        begun = groth16.measure_proofs(gpu, own, logs, names, found, rates)
+        times = list(watch(begun, len(logs) * len(names), "circuits"))
+        command = None
+        if not quick:
+            log = groth16.COMMAND_SIZE_ON_CPU if on_cpu else groth16.COMMAND_SIZE
+            (command,) = watch((groth16.measure_command(gpu, own, log) for _ in "1"), 1, "command")
+    rows = [each.row for each in times]
+    return Groth16Measurement(
+        gpu.device,
+        rows,
+        [each.stages for each in times if each.stages is not None],
+        [row for each in times for row in each.peers],
+        states,
+        command,
+        targets=groth16.check_targets(rows, gpu.device),
+    )
+
+
+@dataclass(frozen=True)
 class ExecutorTimes(Measurement):
     """GpuExecutor beside its backend."""
 
@@ -427,6 +485,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         Benchmark("ntt", "number-theoretic transforms", measure_transforms),
         Benchmark("msm", "multi-scalar multiplications", measure_msms),
         Benchmark("kzg", "KZG functions", measure_kzg, "kzg", kzg.MODULES),
+        Benchmark("groth16", "Groth16 proofs", measure_groth16),
         Benchmark("executor", "GpuExecutor beside its backend", measure_executor),
         Benchmark("peers", "other packages on the same work", measure_peers),
     )

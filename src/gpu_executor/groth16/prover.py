@@ -25,12 +25,13 @@ from gpu_executor.groth16.blinding import EXTRA, Blinding, ProofSums, extend_poi
 from gpu_executor.groth16.proof_curve import ProofCurve
 from gpu_executor.groth16.quotient import Quotient
 from gpu_executor.groth16.zkey_file import ZkeyFile
-from gpu_executor.msm.joint import JointMsm, PointSet, ScalarList
+from gpu_executor.msm.joint import BeginStage, JointMsm, PointSet, ScalarList, ignore_stage
 from gpu_executor.msm.prepared import CapturedSteps
 from gpu_executor.msm.run import run_on_device
 from gpu_executor.ops.host_points import Point, get_arithmetic
 from gpu_executor.ops.indexing import gather_rows
 from gpu_executor.ops.points import AFFINE, add, make_points, to_affine
+from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.glv import Glv
 
 Words = npt.NDArray[Any]
@@ -112,11 +113,11 @@ class ResidentProver:
         self._lock = threading.Lock()
         prime = curve.scalar_field.prime
         self._witness = device.empty((signals + EXTRA, *prime.element_shape), prime.column_dtype)
-        for_a, for_b = lists
-        msm = plan_joint_msm(device, curve, (for_a.count, for_b.count), sets, glv)
+        self._lists, self._quotient = lists, quotient
+        counts = lists[0].count, lists[1].count
+        self._msm = plan_joint_msm(device, curve, counts, sets, glv)
         with CapturedSteps(device, reorders=True) as self._commands:
-            factors = [each.select(self._witness) for each in lists]
-            found = msm.run([*factors, quotient.compute(self._witness)])
+            found = self.compute()
         self._results = found[curve.g1.key], found[curve.g2.key]
         points = sum(each.points.nbytes for each in sets.values())
         self._own_bytes = points + quotient.nbytes + sum(each.nbytes for each in lists)
@@ -125,6 +126,18 @@ class ResidentProver:
     def nbytes(self) -> int:
         """Bytes of device memory of points and matrices, without those of one proof."""
         return self._own_bytes
+
+    def compute(self, begin: BeginStage = ignore_stage) -> dict[CurveKey, DeviceArray]:
+        """Submit the MSMs of a proof of the witness that is on the device. `begin` is called before
+        each stage: benchmarks record them one by one."""
+        begin("signals", None)
+        factors = [each.select(self._witness) for each in self._lists]
+        begin("quotient", None)
+        return self._msm.run([*factors, self._quotient.compute(self._witness)], begin)
+
+    def replay(self) -> None:
+        """Submit the recorded commands of a proof of the witness that is on the device."""
+        self._commands.replay()
 
     def submit(self, witness: Words, blinding: Blinding) -> PendingSums:
         """Begin with a proof of a witness."""
@@ -137,7 +150,7 @@ class ResidentProver:
         targets = self._witness[:signals], self._witness[signals:]
         with self._lock:  # the submissions of one proof follow each other
             device.submit(list(map(ArrayCopy, uploaded, targets)))
-            self._commands.replay()
+            self.replay()
             device.submit(list(map(ArrayCopy, self._results, results)))
         wipe_arrays(device, uploaded)
         return PendingSums(self._curve, *results)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,6 +82,15 @@ def make_point_set(curve: CurveKey, points: DeviceArray, image_factor: int | Non
     return PointSet(curve, to_limb_form(device, curve, both))
 
 
+BeginStage = Callable[[str, MsmPlan | None], None]
+"""What is called before the steps of a stage are submitted, with its name, and with the plan of the
+additions where it accumulates."""
+
+
+def ignore_stage(_name: str, _plan: MsmPlan | None = None) -> None:
+    """Proofs are not measured by stages."""
+
+
 class JointMsm:
     """MSMs of several sets of points: their plan, and the steps of all stages."""
 
@@ -106,16 +115,22 @@ class JointMsm:
                 sums = None if digits is None else _SetSums(device, digits, each)
                 self._curves.setdefault(each.curve, []).append(sums)
 
-    def run(self, scalars: Sequence[DeviceArray]) -> dict[CurveKey, DeviceArray]:
+    def run(
+        self, scalars: Sequence[DeviceArray], begin: BeginStage = ignore_stage
+    ) -> dict[CurveKey, DeviceArray]:
         """Submit all stages for the scalars of each list, words (n, words of a scalar). Returns the
         MSMs of each curve, in the order of the lists and their sets: affine points of words."""
+        begin("digits, sort", None)
         for own, factors in zip(
             self._lists, itertools.compress(scalars, self._is_used), strict=True
         ):
             own.prepare(factors)
-        for sets in self._curves.values():
-            for each in filter(None, sets):
+        every = itertools.chain.from_iterable(self._curves.values())
+        for number, each in enumerate(every):  # in the order of the results
+            if each is not None:
+                begin(f"accumulate {number}", each.plan)
                 each.accumulate()
+        begin("reduce, join", None)
         return {curve: self._finish(curve, sets) for curve, sets in self._curves.items()}
 
     def _finish(self, curve: CurveKey, sets: Sequence[_SetSums | None]) -> DeviceArray:
@@ -153,6 +168,7 @@ class _SetSums:
         plan = digits.plan
         if has_rounds(device, own.curve):
             plan = with_rounds(plan, device.info)
+        self.plan = plan
         self._msm = Msm(device, own.curve, plan, has_table=True)
         self._digits, self._points = digits, own.points
         self.buckets = self._msm.make_buckets()

@@ -27,6 +27,7 @@ from gpu_executor.report.format import (
     format_ratio,
     format_time,
 )
+from gpu_executor.report.groth16_section import show_groth16
 from gpu_executor.report.kzg_section import show_kzg
 from gpu_executor.report.number_sections import show_fields, show_msms, show_transforms
 from gpu_executor.report.peer_section import show_peers
@@ -45,6 +46,7 @@ def list_sections(run: BenchmarkRun) -> list[ReportSection]:
         _describe(run, "ntt", "transforms", "Number-theoretic transforms", show_transforms),
         _describe(run, "msm", "msm", "Multi-scalar multiplication", show_msms),
         _describe(run, "kzg", "kzg", "KZG beside ckzg", show_kzg),
+        _describe(run, "groth16", "groth16", "Groth16 proofs", show_groth16),
         _describe(run, "executor", "executor", "GpuExecutor", show_executor),
         _describe(run, "peers", "peers", "Other packages on the same work", show_peers),
     ]
@@ -122,4 +124,19 @@ def list_head_figures(run: BenchmarkRun) -> Iterator[HeadFigure]:
         peer = "" if row["ckzg_ms"] is None else f"ckzg {format_time(row['ckzg_ms'])} on one thread"
         yield HeadFigure(
             format_time(row["ms"] / row["blobs"]), f"{row['function']}, per blob", peer
+        )
+    if (given := find_benchmark(run, "groth16")) is not None:
+        rows = given.rows("rows")
+        own = [row for row in rows if row["circuit"] == rows[0]["circuit"]]
+        row = max(own, key=lambda each: each["log_constraints"])
+        peers = [
+            f"{each['package']} {format_time(each['ms'])}"
+            for each in given.rows("peers")
+            if each["ms"] is not None
+            and all(each[name] == row[name] for name in ("circuit", "log_constraints"))
+        ]
+        yield HeadFigure(
+            format_time(row["ms"]),
+            f"Groth16 proof of 2^{row['log_constraints']} constraints",
+            ", ".join(peers),
         )
