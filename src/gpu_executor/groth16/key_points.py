@@ -25,7 +25,8 @@ from gpu_executor.groth16.quotient import Quotient, place_rows
 from gpu_executor.groth16.zkey_file import B1, B2, IC, A, C, H, ZkeyFile
 from gpu_executor.msm.joint import PointSet, make_point_set
 from gpu_executor.msm.parts import MemoryMeter
-from gpu_executor.ops.point_bytes import GOOD, NOT_BELOW, OFF_CURVE, find_codes
+from gpu_executor.ops.indexing import gather_rows
+from gpu_executor.ops.point_bytes import GOOD, INFINITE, NOT_BELOW, OFF_CURVE, find_codes
 from gpu_executor.ops.points import AFFINE, make_points
 from gpu_executor.ops.scans import make_elements
 from gpu_executor.primes.glv import Glv, find_cube_root_of_unity
@@ -42,15 +43,6 @@ QUOTIENT_ELEMENTS = 18
 NUMBERS = {"ic": IC, "a": A, "b1": B1, "b2": B2, "c": C, "h": H}
 Words = npt.NDArray[Any]
 Booleans = npt.NDArray[np.bool_]
-
-
-def find_finite(points: Words) -> Booleans:
-    """Which points of words are not at infinity, which is all zeros."""
-    flat = points.reshape(len(points), -1)
-    finite: Booleans = (flat[:, 0] != 0) | (flat[:, -1] != 0)
-    candidates = np.flatnonzero(~finite)
-    finite[candidates] = flat[candidates].any(axis=1)
-    return finite
 
 
 class KeyLoader:
@@ -70,69 +62,68 @@ class KeyLoader:
         """The prover of the key: with all points on the device, if they and the arrays of a proof
         fit within `memory` bytes, or else within a share of the free memory."""
         zkey, device = self._zkey, self._device
-        zkey.check_coefficients()
-        finite = {name: find_finite(getattr(zkey, name)) for name in ("a", "b1", "b2", "c")}
-        of_a, of_b = finite["a"], finite["b1"] | finite["b2"]
-        of_a[zkey.n_public + 1 :] |= finite["c"]
-        chosen = self._extend(of_a, "a", "c"), self._extend(of_b, "b1", "b2")
         limit = int(device.free_memory * MEMORY_SHARE) if memory is None else memory
-        needed, largest = self._measure(*(int(each.sum()) for each in chosen))
-        fits = needed <= limit and largest <= device.info.limits.max_storage_buffer_range
-        quotient = Quotient(device, self.curve, zkey.coefficients, zkey.log_domain)
+        needed, largest = self._measure(zkey.n_vars + EXTRA)
+        quotient = Quotient(device, zkey)
         self._load_checked("ic", zkey.ic)
-        if fits:
-            return self._make_resident(quotient, *(SignalList(device, each) for each in chosen))
+        if needed <= limit and largest <= device.info.limits.max_storage_buffer_range:
+            return self._make_resident(quotient)
         for name in SECTIONS:
             points = getattr(zkey, name)
             for start in range(0, len(points), STREAMED_POINTS):
                 self._load_checked(name, points[start : start + STREAMED_POINTS], start)
         return StreamedProver(device, zkey, quotient, self._order_h(), self._glv)
 
-    def _measure(self, signals_a: int, signals_b: int) -> tuple[int, int]:
-        """The bytes of a key on the device with those of a proof, and of the largest array; nothing
-        runs."""
+    def _measure(self, signals: int) -> tuple[int, int]:
+        """The bytes of a key on the device with those of a proof, and of the largest array, if no
+        points are at infinity; nothing runs."""
         zkey, curve = self._zkey, self.curve
         meter = MemoryMeter(self._device.info)
-        counts = {"a": signals_a, "c": signals_a, "b1": signals_b, "b2": signals_b}
         images = 1 if self._glv is None else 2
         sets = {}
         for name in SECTIONS:
             key = self._get_group(name).key
-            count = images * counts.get(name, zkey.domain_size)
+            count = images * (zkey.domain_size if name == "h" else signals)
             sets[name] = PointSet(key, make_points(meter, key, count, coordinates=AFFINE))
         prime = curve.scalar_field.prime
-        scalars = [make_elements(meter, prime, each) for each in (signals_a, signals_b)]
-        scalars.append(make_elements(meter, prime, zkey.domain_size))
-        plan_joint_msm(meter, curve, (signals_a, signals_b), sets, self._glv).run(scalars)
+        lengths = signals, signals, zkey.domain_size
+        scalars = [make_elements(meter, prime, each) for each in lengths]
+        plan_joint_msm(meter, curve, (signals, signals), sets, self._glv).run(scalars)
         rows = (QUOTIENT_ELEMENTS * zkey.domain_size + zkey.n_vars) * prime.element_bytes
         return meter.nbytes + rows + zkey.coefficients.nbytes, meter.largest
 
-    def _make_resident(
-        self, quotient: Quotient, for_a: SignalList, for_b: SignalList
-    ) -> ResidentProver:
+    def _make_resident(self, quotient: Quotient) -> ResidentProver:
+        zkey, first = self._zkey, self._zkey.n_public + 1
+        points, finite = {}, {}
+        for name in ("a", "c", "b1", "b2"):
+            points[name], finite[name] = self._load_checked(name, getattr(zkey, name))
+        of_a, of_b = finite["a"], finite["b1"] | finite["b2"]
+        of_a[first:] |= finite["c"]
+        for_a, for_b = self._list_signals(of_a, "a", "c"), self._list_signals(of_b, "b1", "b2")
         sets = {
-            "a": self._arrange("a", for_a),
-            "c": self._arrange("c", for_a, self._zkey.n_public + 1),
-            "b1": self._arrange("b1", for_b),
-            "h": self._make_set("h", self._load_checked("h", self._order_h())),
-            "b2": self._arrange("b2", for_b),
+            "a": self._arrange("a", points.pop("a"), for_a),
+            "c": self._arrange("c", points.pop("c"), for_a, first),
+            "b1": self._arrange("b1", points.pop("b1"), for_b),
+            "h": self._arrange_h(),
+            "b2": self._arrange("b2", points.pop("b2"), for_b),
         }
-        signals = self._zkey.n_vars
         return ResidentProver(
-            self._device, self.curve, quotient, signals, (for_a, for_b), sets, self._glv
+            self._device, self.curve, quotient, zkey.n_vars, (for_a, for_b), sets, self._glv
         )
 
-    def _extend(self, finite: Booleans, *sections: str) -> Booleans:
-        """Which signals have a finite point in a section, and which of the extra scalars."""
-        extra = [find_finite(extend_points(self._zkey, name)) for name in sections]
-        return np.concatenate([finite, np.logical_or(*extra)])
+    def _list_signals(self, finite: Booleans, *sections: str) -> SignalList:
+        """The signals with a finite point in a section, and the extra scalars with one."""
+        extra = [extend_points(self._zkey, name).reshape(EXTRA, -1) for name in sections]
+        own = np.hstack(extra).any(axis=1)
+        return SignalList(self._device, np.concatenate([finite, own]))
 
-    def _arrange(self, name: str, signals: SignalList, first: int = 0) -> PointSet:
+    def _arrange(
+        self, name: str, points: DeviceArray, signals: SignalList, first: int = 0
+    ) -> PointSet:
         """The points of a section for the signals and the extra scalars of a list; the first
         signals have none."""
-        device, key = self._device, self._get_group(name).key
-        points = self._load_checked(name, getattr(self._zkey, name))
-        stop = first + len(points)
+        device, stop = self._device, first + len(points)
+        key = self._get_group(name).key
         padded = make_points(device, key, stop + EXTRA, coordinates=AFFINE)
         if first:
             device.assign(padded[:first], padded.dtype.type(0))
@@ -141,8 +132,17 @@ class KeyLoader:
         device.assign(padded[stop:], extend_points(self._zkey, name))
         return self._make_set(name, signals.select(padded))
 
-    def _order_h(self) -> Words:
+    def _arrange_h(self) -> PointSet:
         """The points of the section H in the order of the quotient."""
+        points = self._load_checked("h", self._zkey.h)[0]
+        if self._places is not None:
+            order = np.empty(len(self._places), np.uint32)
+            order[self._places] = np.arange(len(order))
+            points = gather_rows(points, self._device.put(order))
+        return self._make_set("h", points)
+
+    def _order_h(self) -> Words:
+        """The same points in host memory."""
         if self._places is None:
             return self._zkey.h
         ordered = np.empty_like(self._zkey.h)
@@ -156,12 +156,16 @@ class KeyLoader:
     def _get_group(self, name: str) -> Curve:
         return self.curve.g2 if name == "b2" else self.curve.g1
 
-    def _load_checked(self, name: str, words: Words, start: int = 0) -> DeviceArray:
-        """The points of a section on the device, checked; the first one is number `start`."""
+    def _load_checked(
+        self, name: str, words: Words, start: int = 0
+    ) -> tuple[DeviceArray, Booleans]:
+        """The points of a section on the device, checked, and which are finite; the first one is
+        number `start`."""
         loaded = self._device.put(np.ascontiguousarray(words))
         group = self._get_group(name)
         codes = find_codes(group.key, loaded).numpy()
-        wrong = codes == NOT_BELOW if self._check == "none" else codes != GOOD
+        finite: Booleans = codes != INFINITE
+        wrong = codes == NOT_BELOW if self._check == "none" else finite & (codes != GOOD)
         bad = np.flatnonzero(wrong)
         if bad.size:
             is_off = codes[bad[0]] == OFF_CURVE
@@ -170,11 +174,9 @@ class KeyLoader:
         outside = find_outside(group, loaded) if self._check == "group" else None
         if outside is not None:
             self._refuse_point(name, start + outside, "is on the curve and not in the group")
-        return loaded
+        return loaded, finite
 
     def _refuse_point(self, name: str, index: int, reason: str) -> NoReturn:
-        if name == "h" and self._places is not None:
-            index = int(np.flatnonzero(self._places == index)[0])
         section, file = NUMBERS[name], self._zkey.file
         size = self._get_group(name).get_layout("affine").element_bytes
         file.fail(f"point {index:,} {reason}", section, file.get(section).offset + index * size)

@@ -18,9 +18,10 @@ import numpy.typing as npt
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.calls.dispatch import ArrayCopy, ArrayDevice
 from gpu_executor.groth16.proof_curve import ProofCurve
+from gpu_executor.groth16.zkey_file import COEFFICIENT, Coefficients, ZkeyFile
 from gpu_executor.ops import elementwise
 from gpu_executor.ops.scans import make_elements
-from gpu_executor.ops.sparse import SparseMatrix
+from gpu_executor.ops.sparse import SparseMatrix, find_wrong_record
 from gpu_executor.ops.transforms import TransformOptions, transform
 from gpu_executor.primes import Prime
 
@@ -60,28 +61,32 @@ def find_logarithm(value: int, base: int, log_order: int, modulus: int) -> int:
 class Quotient:
     """The matrices A and B of a key on a device, and the steps from a witness to the quotient."""
 
-    def __init__(
-        self,
-        device: ArrayDevice,
-        curve: ProofCurve,
-        coefficients: npt.NDArray[Any],
-        log_domain: int,
-    ) -> None:
-        """`coefficients` are the records of a key: matrix, row, signal and value, checked. A value
-        is multiplied by R^2, so that its product with a plain witness is in Montgomery form."""
-        self._device, self._curve, self._log_domain = device, curve, log_domain
-        length = 1 << log_domain
-        places = place_rows(curve, log_domain)
-        keys = coefficients["row"] * np.uint32(MATRICES) + coefficients["matrix"]
-        if (keys[1:] < keys[:-1]).any():
-            order = np.argsort(keys, kind="stable")
-            coefficients, keys = coefficients[order], keys[order]
-        counts = np.bincount(keys, minlength=MATRICES * length)
-        starts = np.concatenate([[0], np.cumsum(counts)])
+    def __init__(self, device: ArrayDevice, zkey: ZkeyFile) -> None:
+        """Raises `ProofFileError` for an entry of another matrix, of a row outside the domain, of a
+        signal that the circuit has not, or with a value that is not below r."""
+        self._device, self._curve, self._log_domain = device, zkey.curve, zkey.log_domain
+        entries, length = zkey.coefficients, zkey.domain_size
+        records = self._put(entries)
+        limits = MATRICES, length, zkey.n_vars
+        wrong = find_wrong_record(self._prime, records, limits)
+        if wrong is not None:
+            zkey.refuse_coefficient(*wrong, limits)
+        rows = entries["row"] * np.uint32(MATRICES)
+        rows += entries["matrix"]
+        if (rows[1:] < rows[:-1]).any():
+            order = np.argsort(rows, kind="stable")
+            records = self._put(entries[order])
+        counts = np.bincount(rows, minlength=MATRICES * length)
+        starts = np.zeros(len(counts) + 1, np.int64)
+        np.cumsum(counts, out=starts[1:])
+        places = place_rows(self._curve, self._log_domain)
         own = np.arange(length) if places is None else places
         targets = (own[:, None] + np.arange(MATRICES) * length).reshape(-1)
-        records = device.put(coefficients.view(np.uint32))
         self._matrix = SparseMatrix(device, self._prime, records, starts, targets)
+
+    def _put(self, entries: Coefficients) -> DeviceArray:
+        own = np.ascontiguousarray(entries) if len(entries) else np.zeros(1, COEFFICIENT)
+        return self._device.put(own.view(np.uint32).reshape(len(own), -1))
 
     @property
     def _prime(self) -> Prime:

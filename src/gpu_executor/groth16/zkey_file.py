@@ -2,25 +2,23 @@
 
 Points are affine and in Montgomery form, which is the layout of arrays of points: sections are
 views of the file. `ZkeyFile.open` checks the header and the length of every section, which takes
-no time. `check_coefficients` and `check_coordinates` read the whole sections.
+no time. The contents of sections are checked on the device that loads them.
 """
 
 from __future__ import annotations
 
 import struct
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.common.cpu_cores import count_cores
 from gpu_executor.curves import Curve
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, ArgumentValueError
 from gpu_executor.groth16.proof_curve import ProofCurve, find_by_scalar_modulus
 from gpu_executor.groth16.sections import (
-    CHUNK_BYTES,
     PathLike,
     Points,
     SectionFile,
@@ -130,42 +128,16 @@ class ZkeyFile:
             coefficients=_view_coefficients(file),
         )
 
-    def check_coefficients(self) -> None:
-        """Raise `ProofFileError` for the first entry of a matrix other than A and B, of a row
-        outside the domain, of a signal that the circuit has not, or with a value that is not below
-        r. Five million entries take about 70 ms."""
-        step = CHUNK_BYTES // COEFFICIENT.itemsize
-        starts = range(0, len(self.coefficients), step)
-        with ThreadPoolExecutor(count_cores()) as threads:
-            for start, fault in zip(starts, threads.map(self._find_fault, starts), strict=True):
-                if fault is not None:
-                    index, reason = start + fault[0], fault[1]
-                    offset = self.file.get(COEFFICIENTS).offset + 4
-                    offset += index * COEFFICIENT.itemsize
-                    self.file.fail(f"entry {index:,}: {reason}", COEFFICIENTS, offset)
-
-    def _find_fault(self, start: int) -> tuple[int, str] | None:
-        """The first wrong entry of a chunk, and what is wrong with it."""
-        part = self.coefficients[start : start + CHUNK_BYTES // COEFFICIENT.itemsize]
-        limits = {"matrix": 2, "row": self.domain_size, "signal": self.n_vars}
-        faults: list[tuple[int, str]] = []
-        for field, limit in limits.items():
-            column = part[field]
-            if int(column.max()) >= limit:
-                index = int(np.argmax(column >= limit))
-                reason = f"the {field} is {int(column[index]):,}; it must be below {limit:,}"
-                faults.append((index, reason))
-        bad = find_not_below(part["value"], self.curve.r)
-        if bad is not None:
-            faults.append((bad, f"the value is not below the order of {self.curve.name}"))
-        return min(faults, default=None)
-
-    def check_coordinates(self) -> None:
-        """Raise `ProofFileError` for the first coordinate of a section that is not below q. Whether
-        the points are on the curve is not checked."""
-        sections = {IC: self.ic, A: self.a, B1: self.b1, B2: self.b2, C: self.c, H: self.h}
-        for section, points in sections.items():
-            self.file.check_coordinates(section, points, self.curve.q)
+    def refuse_coefficient(self, index: int, part: int, limits: Sequence[int]) -> NoReturn:
+        """Raise `ProofFileError` for an entry of the matrices: its matrix, its row or its signal is
+        not below the limit, or its value is not below r."""
+        field = COEFFICIENT.names[part]  # type: ignore[index]
+        reason = f"the value is not below the order of {self.curve.name}"
+        if part < len(limits):
+            found, limit = int(self.coefficients[index][field]), limits[part]
+            reason = f"the {field} is {found:,}; it must be below {limit:,}"
+        offset = self.file.get(COEFFICIENTS).offset + 4 + index * COEFFICIENT.itemsize
+        self.file.fail(f"entry {index:,}: {reason}", COEFFICIENTS, offset)
 
 
 def _check_protocol(file: SectionFile) -> None:

@@ -60,6 +60,12 @@ def sparse_kernel(prime: Prime, *, f64_limbs: bool = False) -> Kernel:
 
 
 @functools.cache
+def check_records_kernel(prime: Prime) -> Kernel:
+    """Return the kernel `glsl/sparse/check_records.comp`, for primes of the family `wide`."""
+    return _make_kernel(prime, "wide", "check_records", inputs=1, types="ww")
+
+
+@functools.cache
 def direct_inverse_kernel(prime: Prime) -> Kernel:
     """Return the kernel `glsl/inversions/direct_inverse.comp`, for primes of the family `wide`."""
     return _make_kernel(prime, "wide", "direct_inverse", inputs=1)

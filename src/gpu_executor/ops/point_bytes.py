@@ -18,7 +18,7 @@ from gpu_executor.primes import Prime, words
 from gpu_executor.primes.curve_key import CurveKey
 
 WORD = np.dtype(np.uint32)
-GOOD, NOT_BELOW, NO_ROOT, SIGNED_ZERO, OUTSIDE, OFF_CURVE = range(6)
+GOOD, NOT_BELOW, NO_ROOT, SIGNED_ZERO, OUTSIDE, OFF_CURVE, INFINITE = range(7)
 """The codes of glsl/encodings/point_codes.glsl."""
 HAS_SIGN, IS_INFINITE = 1, 2
 """The flags of an encoded point."""
@@ -115,7 +115,7 @@ def compare_images(
 
 def find_codes(curve: CurveKey, points: DeviceArray) -> DeviceArray:
     """The codes (n) of affine points (n), whose coordinates may be any words: `NOT_BELOW`,
-    `OFF_CURVE` or `GOOD`. The field is prime, or of degree 2 with u^2 = -1."""
+    `OFF_CURVE`, `INFINITE` or `GOOD`. The field is prime, or of degree 2 with u^2 = -1."""
     device: ArrayDevice = points.storage.device
     assert curve.degree == 1 or (curve.degree == 2 and curve.nonresidue == curve.prime.modulus - 1)
     count = count_points(curve, points)

@@ -2,8 +2,7 @@
 
 Rows have any number of entries, from none to all. So a row is cut into pieces of at most
 `PIECE_ENTRIES` entries, which invocations add in parallel; the sums of the pieces of a long row are
-added in the same way, level by level. One long row then costs its entries and a few dispatches. The
-pieces are ordered by length, so that the invocations of a subgroup end together.
+added in the same way, level by level. One long row then costs its entries and a few dispatches.
 
     records -> short rows                 -> sums
             -> pieces of long rows -> ... -> sums
@@ -16,7 +15,7 @@ import numpy.typing as npt
 
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.calls.dispatch import ArrayDevice, Dispatch, Step
-from gpu_executor.kernels.passes import sparse_kernel
+from gpu_executor.kernels.passes import check_records_kernel, sparse_kernel
 from gpu_executor.ops.elementwise import with_f64_limbs
 from gpu_executor.ops.scans import make_elements
 from gpu_executor.primes import Prime
@@ -31,6 +30,23 @@ PIECE_ENTRIES = 16
 """Entries that one invocation adds at most."""
 
 
+def find_wrong_record(
+    prime: Prime, records: DeviceArray, limits: tuple[int, int, int]
+) -> tuple[int, int] | None:
+    """The first record with a word of its head that is not below its limit, or a value that is not
+    below the modulus, and which of these it is, the value behind the head; None if there is
+    none."""
+    device: ArrayDevice = records.storage.device
+    codes = device.empty((len(records),), np.dtype(np.uint32))
+    if len(records):
+        arrays = records, codes
+        kernel = check_records_kernel(prime)
+        device.submit([Dispatch(kernel, arrays, len(records), limits, grid_stride=True)])
+    found = codes.numpy()
+    wrong = np.flatnonzero(found)
+    return (int(wrong[0]), int(found[wrong[0]]) - 1) if len(wrong) else None
+
+
 class SparseMatrix:
     """The rows of a sparse matrix, ready for products with vectors on a device.
 
@@ -43,15 +59,15 @@ class SparseMatrix:
         device: ArrayDevice,
         prime: Prime,
         records: DeviceArray,
-        starts: npt.NDArray[np.integer],
-        targets: npt.NDArray[np.integer] | None = None,
+        starts: Indices,
+        targets: Indices | None = None,
     ) -> None:
         """The records of row i are those from starts[i] to starts[i + 1]. Its sum goes to
         targets[i], or to i; a target is given once."""
         self._device, self._prime, self._records = device, prime, records
         rows = len(starts) - 1
         places = np.arange(rows) if targets is None else targets
-        direct, *levels = plan_pieces(starts.astype(np.int64), places.astype(np.int64))
+        direct, *levels = plan_pieces(starts, places)
         self._direct = device.put(direct)
         self._levels = [device.put(each) for each in levels]
         self.partials = [make_elements(device, prime, len(each)) for each in levels[:-1]]
@@ -87,12 +103,11 @@ def plan_pieces(starts: Indices, targets: Indices) -> list[Pieces]:
     the pieces of longer rows, level by level: the last level writes the sums of the rows, the
     others the terms of the next level. Without long rows there are no levels."""
     lengths = np.diff(starts)
-    is_long = lengths > PIECE_ENTRIES
-    short = np.flatnonzero(~is_long)
-    order = np.argsort(lengths[short].astype(np.uint8), kind="stable")[::-1]
-    rows = short[order]
-    found = [_join(starts[rows], starts[rows] + lengths[rows], targets[rows])]
-    rows = np.flatnonzero(is_long)
+    rows = np.flatnonzero(lengths > PIECE_ENTRIES)
+    direct = _join(starts[:-1], starts[1:], targets)
+    if len(rows):
+        direct = np.delete(direct, rows, axis=0)
+    found = [direct]
     firsts, counts = starts[rows], lengths[rows]
     while len(rows):
         pieces = -(-counts // PIECE_ENTRIES)
@@ -110,4 +125,6 @@ def plan_pieces(starts: Indices, targets: Indices) -> list[Pieces]:
 
 
 def _join(firsts: Indices, ends: Indices, targets: Indices) -> Pieces:
-    return np.stack([firsts, ends, targets], axis=1).astype(np.uint32)
+    pieces = np.empty((len(firsts), 3), np.uint32)
+    pieces[:, 0], pieces[:, 1], pieces[:, 2] = firsts, ends, targets
+    return pieces

@@ -1,5 +1,5 @@
 // The code of affine points: NOT_BELOW if a coordinate is not below p, OFF_CURVE unless
-// y^2 = x^3 + a x + b, else GOOD, as for the point at infinity. `curve` are a and b.
+// y^2 = x^3 + a x + b, INFINITE for the point at infinity, else GOOD. `curve` are a and b.
 //
 // Coordinates have `degree` elements, 1 or 2: c0 + c1 u with u^2 = -1.
 #version 460
@@ -61,6 +61,6 @@ ELEMENTWISE(i) {
             f_add(c1, s1, s1);
         }
     }
-    bool valid = infinite || (f_equal(left0, s0) && f_equal(left1, s1));
-    codes[i] = !below ? NOT_BELOW : valid ? GOOD : OFF_CURVE;
+    bool valid = f_equal(left0, s0) && f_equal(left1, s1);
+    codes[i] = !below ? NOT_BELOW : infinite ? INFINITE : valid ? GOOD : OFF_CURVE;
 }
