@@ -17,7 +17,8 @@ from click.testing import CliRunner
 import gpu_executor as gx
 from gpu_executor import groth16
 from gpu_executor.bench import groth16 as bench
-from gpu_executor.bench import groth16_peers, suite
+from gpu_executor.bench import suite
+from gpu_executor.bench.circuits import make_chain
 from gpu_executor.bench.groth16 import CircuitFiles, Groth16Row
 from gpu_executor.bench.groth16_peers import (
     PeerProof,
@@ -146,7 +147,7 @@ def test_a_proof_that_does_not_verify_ends_the_benchmark(
     gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def make_wrong(curve: Any, constraints: int) -> Any:
-        circuit, witness = bench.make_chain(curve, constraints)
+        circuit, witness = make_chain(curve, constraints)
         values = [witness[each] for each in range(len(witness))]
         values[-1] += 1
         return circuit, groth16.Witness.from_values(values, curve)
@@ -227,12 +228,12 @@ def test_provers_that_are_absent_are_named(tmp_path: Path, monkeypatch: pytest.M
 
     plain = tmp_path / "prover"
     plain.touch()
-    monkeypatch.setattr(groth16_peers.shutil, "which", lambda _: "/bin/sh")
+    monkeypatch.setattr("gpu_executor.bench.groth16_peers.shutil.which", lambda _: "/bin/sh")
     first, second = explain(tmp_path, plain)
     assert first == f"not found: {tmp_path.name} has no node_modules/snarkjs"
     assert second == "prover is not a program that can be run"
     assert explain(None, None, wanted=False) == ["comparisons were not asked for"] * 2
-    monkeypatch.setattr(groth16_peers.shutil, "which", lambda _: None)
+    monkeypatch.setattr("gpu_executor.bench.groth16_peers.shutil.which", lambda _: None)
     first, second = explain(None, None)
     assert first == "not found: Node is not installed"
     assert second is not None and "--rapidsnark" in second
