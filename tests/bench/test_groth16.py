@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-import sys
 from collections.abc import Iterator
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -158,32 +157,27 @@ def test_a_proof_that_does_not_verify_ends_the_benchmark(
 
 
 def test_a_process_proves_from_files_to_files(
-    made: MadeProof,
-    gpu: gx.PersistentVulkanBackend,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    made: MadeProof, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The program runs here, with pipelines that are compiled; the process copies its proof."""
-    load = partial(groth16.ProvingKey.load, device=gpu)
-    files = tmp_path / "own-proof.json", tmp_path / "own-public.json"
-    given = made.given.zkey, made.given.witness, *files
-    with monkeypatch.context() as patched:
-        patched.setattr(groth16.ProvingKey, "load", load)
-        patched.setattr(sys, "argv", ["-c", *map(str, given)])
-        exec(bench.COMMAND, {})
+    """tests/cli has the command itself. The processes here copy a proof."""
+    group = commands.get_command(click.Context(commands), bench.COMMAND[2])
+    assert isinstance(group, click.Group)
+    files = [each.name for each in group.commands[bench.COMMAND[3]].params if each.required]
+    assert files == ["circuit_zkey", "witness_wtns", "proof_json", "public_json"]
     copies = (
         "import os, sys; from pathlib import Path; "
         "assert os.path.isdir(os.environ['GPU_CACHE_DIR']); "
-        f"proof, public = {[each.read_text() for each in files]!r}; "
+        f"proof, public = {[each.read_text() for each in made.write(tmp_path)]!r}; "
         "Path(sys.argv[3]).write_text(proof); Path(sys.argv[4]).write_text(public)"
     )
-    monkeypatch.setattr(bench, "COMMAND", copies)
+    monkeypatch.setattr(bench, "COMMAND", ("-c", copies))
     caches = bench.list_empty_caches(tmp_path / "caches")
     assert bench.time_command(made.files, tmp_path, caches) > 0
-    monkeypatch.setattr(bench, "COMMAND", copies.replace("(public)", "('[\"5\"]')"))
+    wrong = copies.replace("(public)", "('[\"5\"]')")
+    monkeypatch.setattr(bench, "COMMAND", ("-c", wrong))
     with pytest.raises(AssertionError, match="a proof of a process does not verify"):
         bench.time_command(made.files, tmp_path, caches)
-    monkeypatch.setattr(bench, "COMMAND", "raise SystemExit('no device')")
+    monkeypatch.setattr(bench, "COMMAND", ("-c", "raise SystemExit('no device')"))
     with pytest.raises(gx.GpuError, match="no device"):
         bench.time_command(made.files, tmp_path, caches)
 
