@@ -90,6 +90,7 @@ SHARED_PIPELINES = {
         "tests/groth16/test_constraint_check.py",
         "tests/groth16/test_page.py",
         "tests/cli/test_groth16.py",
+        "tests/bench/test_groth16.py",
     ),
     "small curves": (
         "tests/curves/test_device_small_curves.py",

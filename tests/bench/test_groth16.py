@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-import sys
 from collections.abc import Iterator
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
 import gpu_executor as gx
 from gpu_executor import groth16
 from gpu_executor.bench import groth16 as bench
-from gpu_executor.bench import groth16_peers, suite
+from gpu_executor.bench import suite
+from gpu_executor.bench.circuits import make_chain
 from gpu_executor.bench.groth16 import CircuitFiles, Groth16Row
 from gpu_executor.bench.groth16_peers import (
     PeerProof,
@@ -146,7 +146,7 @@ def test_a_proof_that_does_not_verify_ends_the_benchmark(
     gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def make_wrong(curve: Any, constraints: int) -> Any:
-        circuit, witness = bench.make_chain(curve, constraints)
+        circuit, witness = make_chain(curve, constraints)
         values = [witness[each] for each in range(len(witness))]
         values[-1] += 1
         return circuit, groth16.Witness.from_values(values, curve)
@@ -157,32 +157,27 @@ def test_a_proof_that_does_not_verify_ends_the_benchmark(
 
 
 def test_a_process_proves_from_files_to_files(
-    made: MadeProof,
-    gpu: gx.PersistentVulkanBackend,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    made: MadeProof, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The program runs here, with pipelines that are compiled; the process copies its proof."""
-    load = partial(groth16.ProvingKey.load, device=gpu)
-    files = tmp_path / "own-proof.json", tmp_path / "own-public.json"
-    given = made.given.zkey, made.given.witness, *files
-    with monkeypatch.context() as patched:
-        patched.setattr(groth16.ProvingKey, "load", load)
-        patched.setattr(sys, "argv", ["-c", *map(str, given)])
-        exec(bench.COMMAND, {})
+    """tests/cli has the command itself. The processes here copy a proof."""
+    group = commands.get_command(click.Context(commands), bench.COMMAND[2])
+    assert isinstance(group, click.Group)
+    files = [each.name for each in group.commands[bench.COMMAND[3]].params if each.required]
+    assert files == ["circuit_zkey", "witness_wtns", "proof_json", "public_json"]
     copies = (
         "import os, sys; from pathlib import Path; "
         "assert os.path.isdir(os.environ['GPU_CACHE_DIR']); "
-        f"proof, public = {[each.read_text() for each in files]!r}; "
+        f"proof, public = {[each.read_text() for each in made.write(tmp_path)]!r}; "
         "Path(sys.argv[3]).write_text(proof); Path(sys.argv[4]).write_text(public)"
     )
-    monkeypatch.setattr(bench, "COMMAND", copies)
+    monkeypatch.setattr(bench, "COMMAND", ("-c", copies))
     caches = bench.list_empty_caches(tmp_path / "caches")
     assert bench.time_command(made.files, tmp_path, caches) > 0
-    monkeypatch.setattr(bench, "COMMAND", copies.replace("(public)", "('[\"5\"]')"))
+    wrong = copies.replace("(public)", "('[\"5\"]')")
+    monkeypatch.setattr(bench, "COMMAND", ("-c", wrong))
     with pytest.raises(AssertionError, match="a proof of a process does not verify"):
         bench.time_command(made.files, tmp_path, caches)
-    monkeypatch.setattr(bench, "COMMAND", "raise SystemExit('no device')")
+    monkeypatch.setattr(bench, "COMMAND", ("-c", "raise SystemExit('no device')"))
     with pytest.raises(gx.GpuError, match="no device"):
         bench.time_command(made.files, tmp_path, caches)
 
@@ -227,12 +222,12 @@ def test_provers_that_are_absent_are_named(tmp_path: Path, monkeypatch: pytest.M
 
     plain = tmp_path / "prover"
     plain.touch()
-    monkeypatch.setattr(groth16_peers.shutil, "which", lambda _: "/bin/sh")
+    monkeypatch.setattr("gpu_executor.bench.groth16_peers.shutil.which", lambda _: "/bin/sh")
     first, second = explain(tmp_path, plain)
     assert first == f"not found: {tmp_path.name} has no node_modules/snarkjs"
     assert second == "prover is not a program that can be run"
     assert explain(None, None, wanted=False) == ["comparisons were not asked for"] * 2
-    monkeypatch.setattr(groth16_peers.shutil, "which", lambda _: None)
+    monkeypatch.setattr("gpu_executor.bench.groth16_peers.shutil.which", lambda _: None)
     first, second = explain(None, None)
     assert first == "not found: Node is not installed"
     assert second is not None and "--rapidsnark" in second

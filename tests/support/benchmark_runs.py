@@ -350,10 +350,26 @@ def make_groth16(device: DeviceInfo) -> Groth16Measurement:
         count = 1 << log
         for circuit, factor in zip(CIRCUITS, (1.0, 0.6), strict=True):
             ms = factor * (4.0 + count / 25e3)
-            milliseconds = 90.0 + count / 4e2, 5 + count / 1e3, _vary(30.0 + count / 4e3), 900.0
-            proofs = _vary(ms), 0.9 * ms, 8, 0.8 * ms, 20.0
-            sizes = 700 * count, 900 * count, 2_000 * count
-            rows.append(Groth16Row("bn128", circuit, log, count, *milliseconds, *proofs, *sizes))
+            rows.append(
+                Groth16Row(
+                    "bn128",
+                    circuit,
+                    log,
+                    signals=count,
+                    setup_ms=90.0 + count / 4e2,
+                    save_ms=5.0 + count / 1e3,
+                    load_ms=_vary(30.0 + count / 4e3),
+                    first_ms=900.0,
+                    ms=_vary(ms),
+                    best_ms=0.9 * ms,
+                    batch=8,
+                    batch_ms=0.8 * ms,
+                    verify_ms=20.0,
+                    file_bytes=700 * count,
+                    key_bytes=900 * count,
+                    device_bytes=2_000 * count,
+                )
+            )
             taken = {name: share * ms / 10 for name, share in PROOF_STAGES.items()}
             floors = {name: 0.7 * taken[name] for name in ("quotient", "accumulate B2")}
             uniform = circuit == "uniform"

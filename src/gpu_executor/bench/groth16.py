@@ -66,19 +66,8 @@ constraints."""
 LOAD_AIMS, SETUP_AIMS = {20: 300.0}, {20: 3_000.0}
 LOG_OF_BITS = 20
 """log2 of the constraints at which a witness of bits takes no longer than a uniform one."""
-COMMAND = """
-import sys
-from pathlib import Path
-
-from gpu_executor import groth16
-
-zkey, witness, proof, public = sys.argv[1:]
-with groth16.ProvingKey.load(zkey) as key:
-    made, values = key.prove(groth16.load_witness(witness))
-Path(proof).write_text(made.to_json())
-Path(public).write_text(groth16.public_to_json(values))
-"""
-"""What a process does from files to files."""
+COMMAND = ("-m", "gpu_executor.cli", "groth16", "prove")
+"""What Python runs from files to files: the key, the witness, the proof and the public values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +102,7 @@ class Groth16Row:
 
 @dataclass(frozen=True, slots=True)
 class CommandTimes:
-    """Processes that read a key and a witness, prove and write the proof."""
+    """Processes of `gpu-executor groth16 prove`."""
 
     curve: str
     log_constraints: int
@@ -325,7 +314,7 @@ def time_command(files: CircuitFiles, folder: Path, variables: dict[str, str]) -
     paths = [str(Path(groth16.__file__).parents[2]), os.environ.get("PYTHONPATH")]
     environment = os.environ | variables | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    arguments = ["-c", COMMAND, *map(str, (given.zkey, given.witness, proof, public))]
+    arguments = [*COMMAND, *map(str, (given.zkey, given.witness, proof, public))]
     begun = perf_counter()
     child = run_python(arguments, environment=environment)
     taken = perf_counter() - begun

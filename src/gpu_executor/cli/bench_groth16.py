@@ -190,7 +190,7 @@ def _make_stages_table(circuit: str, stages: Sequence[ProofStageRow]) -> Table:
 
 def _print_command(command: CommandTimes) -> None:
     print_text(
-        f"A process that reads a key of 2^{command.log_constraints} constraints and a witness, "
-        f"proves and writes the proof: {command.first_ms / 1e3:,.2f} s with empty caches, "
+        f"`gpu-executor groth16 prove` with a key of 2^{command.log_constraints} constraints, as a "
+        f"process from files to files: {command.first_ms / 1e3:,.2f} s with empty caches, "
         f"{command.second_ms / 1e3:,.2f} s the next time.\n"
     )

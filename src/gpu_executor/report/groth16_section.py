@@ -54,9 +54,10 @@ def _describe(given: Measurements) -> Iterator[str]:
             yield f"{row['package']}, {row['circuit']}, {size}: {row['reason']}."
     for command in given.rows("command"):
         yield (
-            f"A process that reads a key of 2^{command['log_constraints']} constraints and a "
-            f"witness, proves and writes the proof takes {format_time(command['first_ms'])} with "
-            f"empty caches and {format_time(command['second_ms'])} the next time."
+            f"`gpu-executor groth16 prove` with a key of 2^{command['log_constraints']} "
+            f"constraints, as a process from files to files, takes "
+            f"{format_time(command['first_ms'])} with empty caches and "
+            f"{format_time(command['second_ms'])} the next time."
         )
 
 
