@@ -157,8 +157,9 @@ class ProvingKey:
             witnesses (Iterable[Witness]): The witnesses; an iterator is read as proofs are made.
             verify (bool): Whether each proof is verified, as `prove` does.
         """
-        is_sequence = isinstance(witnesses, Sequence)
-        source = show_progress(witnesses, "proofs") if is_sequence else witnesses
+        source: Iterable[Witness] = witnesses
+        if isinstance(witnesses, Sequence):
+            source = show_progress(witnesses, "proofs")
         futures = [self.submit(each, verify=verify) for each in source]
         return [each.result() for each in futures]
 
@@ -256,7 +257,7 @@ def _parse_check(check: Any, trusted: Any) -> Check:
         raise ArgumentTypeError(f"trusted= is {describe(trusted)}; it is True or False")
     if trusted and check == "curve":
         raise ArgumentValueError("trusted=True checks nothing, so check='curve' has no meaning")
-    return "none" if trusted else check  # type: ignore[return-value]
+    return "none" if trusted else check
 
 
 def _parse_memory(memory: Any) -> int | None:
