@@ -15,7 +15,7 @@ from gpu_executor.ops.sparse import (
     PIECE_ENTRIES,
     RECORD_HEAD,
     SparseMatrix,
-    find_wrong_record,
+    check_records,
     plan_pieces,
 )
 from gpu_executor.primes import words
@@ -76,10 +76,10 @@ def test_wrong_records(gpu: gx.PersistentVulkanBackend) -> None:
     good = make_records(BN254_FR, [3] * 100, [p - 1] * 100)
     limits = 1, 1, 4
     prime = BN254_FR.prime
-    assert find_wrong_record(prime, device.put(good), limits) is None
+    assert check_records(prime, device.put(good), limits)[1] is None
     for part in range(RECORD_HEAD):
         bad = good.copy()
         bad[70:, part] = limits[part]
-        assert find_wrong_record(prime, device.put(bad), limits) == (70, part)
+        assert check_records(prime, device.put(bad), limits)[1] == (70, part)
     bad = make_records(BN254_FR, [3] * 100, [p - 1] * 99 + [p])
-    assert find_wrong_record(prime, device.put(bad), limits) == (99, RECORD_HEAD)
+    assert check_records(prime, device.put(bad), limits)[1] == (99, RECORD_HEAD)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from queue import SimpleQueue
@@ -30,7 +30,7 @@ from gpu_executor.groth16.key_device import list_devices
 from gpu_executor.groth16.key_points import Check, KeyLoader
 from gpu_executor.groth16.proof import Proof
 from gpu_executor.groth16.proof_curve import ProofCurve
-from gpu_executor.groth16.prover import PendingSums, Prover
+from gpu_executor.groth16.prover import Prover
 from gpu_executor.groth16.sections import PathLike
 from gpu_executor.groth16.verification import verify
 from gpu_executor.groth16.verification_key import VerificationKey
@@ -111,8 +111,11 @@ class ProvingKey:
         with ExitStack() as resources:
             gpu = resources.enter_context(GpuExecutor()) if device is None else device
             devices = list_devices(gpu, "a proving key")
-            provers = [KeyLoader(each, zkey, level).load(limit) for each in devices]
-            _check_header(zkey, level)
+            with ThreadPoolExecutor(1) as thread:
+                # Python integers take 20 ms, while the devices check the other points.
+                header = thread.submit(_check_header, zkey, level)
+                provers = [KeyLoader(each, zkey, level).load(limit) for each in devices]
+                header.result()
             glv = None if level == "curve" else zkey.curve.g1.glv
             key = VerificationKey.from_zkey(zkey)
             own = resources.pop_all()
@@ -147,7 +150,7 @@ class ProvingKey:
             blinding (tuple): r and s, for tests: a proof whose r and s somebody knows reveals its
                 witness. By default they are drawn from the system's source of randomness.
         """
-        return self.submit(witness, verify=verify, blinding=blinding).result()
+        return self._begin(witness, blinding)(verify)
 
     def prove_batch(self, witnesses: Iterable[Witness], *, verify: bool = False) -> list[Proved]:
         """Proofs of many witnesses, in their order. The host prepares one while the devices compute
@@ -178,6 +181,14 @@ class ProvingKey:
             verify (bool): Whether the proof is verified, as `prove` does.
             blinding (tuple): r and s, for tests.
         """
+        finish = self._begin(witness, blinding)
+        return self._finishers.submit(finish, verify)
+
+    def _begin(
+        self, witness: Witness, blinding: tuple[int, int] | None
+    ) -> Callable[[bool], Proved]:
+        """Submit a proof to a device that has room for it. What this returns finishes the proof and
+        must be called; its argument says whether the proof is verified."""
         self._check_usable()
         require_fit(witness, self._curve, self.n_signals, "the key")
         secret = Blinding(self._curve, parse_blinding(self._curve, blinding))
@@ -186,24 +197,24 @@ class ProvingKey:
         try:
             self._check_usable()  # here for a thread that waited while another one closed the key
             pending = prover.submit(witness.words, secret)
-            future = self._finishers.submit(self._finish, pending, secret, public, verify)
         except BaseException:
             self._free.put(prover)
             raise
-        future.add_done_callback(lambda _: self._free.put(prover))
-        return future
 
-    def _finish(
-        self, pending: PendingSums, blinding: Blinding, public: list[int], checks: bool
-    ) -> Proved:
-        """Blind a proof, in a thread of its device."""
-        proof = blinding.finish(pending.fetch(), self._glv)
-        if checks and not verify(self.verification_key, public, proof):
-            raise WitnessError(
-                "the proof does not verify: the witness does not satisfy the circuit of the key; "
-                "check_witness names the constraint"
-            )
-        return proof, public
+        def finish(checks: bool) -> Proved:
+            try:
+                sums = pending.fetch()
+            finally:
+                self._free.put(prover)
+            proof = secret.finish(sums, self._glv)
+            if checks and not verify(self.verification_key, public, proof):
+                raise WitnessError(
+                    "the proof does not verify: the witness does not satisfy the circuit of the "
+                    "key; check_witness names the constraint"
+                )
+            return proof, public
+
+        return finish
 
     # --- lifetime ---
 
@@ -216,6 +227,8 @@ class ProvingKey:
             if self._closed:
                 return
             self._closed = True
+        for _ in range(len(self._provers) * PROOFS_IN_FLIGHT):
+            self._free.get()  # proofs under way give their provers back
         self._finishers.shutdown()
         try:
             for each in self._provers:

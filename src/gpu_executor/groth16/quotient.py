@@ -21,7 +21,7 @@ from gpu_executor.groth16.proof_curve import ProofCurve
 from gpu_executor.groth16.zkey_file import COEFFICIENT, Coefficients, ZkeyFile
 from gpu_executor.ops import elementwise
 from gpu_executor.ops.scans import make_elements
-from gpu_executor.ops.sparse import SparseMatrix, find_wrong_record
+from gpu_executor.ops.sparse import SparseMatrix, check_records
 from gpu_executor.ops.transforms import TransformOptions, transform
 from gpu_executor.primes import Prime
 
@@ -68,14 +68,12 @@ class Quotient:
         entries, length = zkey.coefficients, zkey.domain_size
         records = self._put(entries)
         limits = MATRICES, length, zkey.n_vars
-        wrong = find_wrong_record(self._prime, records, limits)
+        rows, wrong = check_records(self._prime, records, limits)
         if wrong is not None:
             zkey.refuse_coefficient(*wrong, limits)
-        rows = entries["row"] * np.uint32(MATRICES)
-        rows += entries["matrix"]
+        rows = rows[: len(entries)]
         if (rows[1:] < rows[:-1]).any():
-            order = np.argsort(rows, kind="stable")
-            records = self._put(entries[order])
+            records = self._put(entries[np.argsort(rows, kind="stable")])
         counts = np.bincount(rows, minlength=MATRICES * length)
         starts = np.zeros(len(counts) + 1, np.int64)
         np.cumsum(counts, out=starts[1:])

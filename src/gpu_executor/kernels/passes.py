@@ -62,7 +62,7 @@ def sparse_kernel(prime: Prime, *, f64_limbs: bool = False) -> Kernel:
 @functools.cache
 def check_records_kernel(prime: Prime) -> Kernel:
     """Return the kernel `glsl/sparse/check_records.comp`, for primes of the family `wide`."""
-    return _make_kernel(prime, "wide", "check_records", inputs=1, types="ww")
+    return _make_kernel(prime, "wide", "check_records", inputs=1, outputs=2, types="www")
 
 
 @functools.cache

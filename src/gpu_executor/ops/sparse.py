@@ -30,21 +30,21 @@ PIECE_ENTRIES = 16
 """Entries that one invocation adds at most."""
 
 
-def find_wrong_record(
+def check_records(
     prime: Prime, records: DeviceArray, limits: tuple[int, int, int]
-) -> tuple[int, int] | None:
-    """The first record with a word of its head that is not below its limit, or a value that is not
-    below the modulus, and which of these it is, the value behind the head; None if there is
-    none."""
+) -> tuple[npt.NDArray[np.uint32], tuple[int, int] | None]:
+    """The key of each record: its second word times the first limit, plus its first word. And the
+    first record with a word of its head that is not below its limit, or a value that is not below
+    the modulus, and which of these it is, the value behind the head; None if there is none."""
     device: ArrayDevice = records.storage.device
-    codes = device.empty((len(records),), np.dtype(np.uint32))
-    if len(records):
-        arrays = records, codes
-        kernel = check_records_kernel(prime)
-        device.submit([Dispatch(kernel, arrays, len(records), limits, grid_stride=True)])
+    codes, keys = (device.empty((len(records),), np.dtype(np.uint32)) for _ in range(2))
+    kernel = check_records_kernel(prime)
+    arrays = records, codes, keys
+    device.submit([Dispatch(kernel, arrays, len(records), limits, grid_stride=True)])
     found = codes.numpy()
     wrong = np.flatnonzero(found)
-    return (int(wrong[0]), int(found[wrong[0]]) - 1) if len(wrong) else None
+    first = (int(wrong[0]), int(found[wrong[0]]) - 1) if len(wrong) else None
+    return keys.numpy(), first
 
 
 class SparseMatrix:
