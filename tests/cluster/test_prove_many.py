@@ -22,7 +22,9 @@ def test_a_killed_worker_loses_no_proof(
     paths = copy_witnesses(tmp_path, 18)
     marker = tmp_path / "killed"
 
-    class DyingWorker(example["ProofWorker"]):  # type: ignore[misc]
+    worker: Any = example["ProofWorker"]
+
+    class DyingWorker(worker):  # type: ignore[misc]
         """The first one to prove anything writes one proof and is killed."""
 
         def prove(self, witnesses: list[Path]) -> Any:

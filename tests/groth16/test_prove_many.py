@@ -54,7 +54,10 @@ def check_outputs(witness: Path) -> None:
     assert groth16.verify(key, values, groth16.Proof.from_json(proof.read_text()))
 
 
-class Unclosed(EXAMPLE["ProofWorker"]):  # type: ignore[misc]
+ProofWorker: Any = EXAMPLE["ProofWorker"]
+
+
+class Unclosed(ProofWorker):  # type: ignore[misc]
     """A worker on the backend that tests share."""
 
     def close(self) -> None:
