@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from ray.cluster_utils import Cluster
 
-from tests.groth16.test_prove_many import ZKEY, check_outputs, copy_witnesses
 from tests.support.examples import FOLDER
+from tests.support.witness_folders import ZKEY, check_outputs, copy_witnesses
 
 
 @pytest.mark.slow

@@ -13,12 +13,11 @@ from typing import Any
 import pytest
 
 import gpu_executor as gx
-from gpu_executor import groth16
 from tests.support.circuits import find_data
 from tests.support.examples import FOLDER
+from tests.support.witness_folders import ZKEY, check_outputs, copy_witnesses
 
 EXAMPLE = runpy.run_path(str(FOLDER / "prove_many.py"))
-ZKEY = find_data("multiplier", "bn128", ".zkey")
 
 
 def call_at_once(worker: Any) -> Callable[..., Future[Any]]:
@@ -33,25 +32,6 @@ def call_at_once(worker: Any) -> Callable[..., Future[Any]]:
         return future
 
     return call
-
-
-def copy_witnesses(folder: Path, count: int) -> list[Path]:
-    paths = [folder / f"w{index}.wtns" for index in range(count)]
-    for each in paths:
-        shutil.copyfile(find_data("multiplier", "bn128", ".wtns"), each)
-    return paths
-
-
-def check_outputs(witness: Path) -> None:
-    """The proof of a witness is whole and right."""
-    proof, public = (
-        witness.with_name(f"{kind}-{witness.stem}.json") for kind in ("proof", "public")
-    )
-    key = groth16.VerificationKey.from_json(
-        find_data("multiplier", "bn128", ".vk.json").read_text()
-    )
-    values = groth16.public_from_json(public.read_text())
-    assert groth16.verify(key, values, groth16.Proof.from_json(proof.read_text()))
 
 
 ProofWorker: Any = EXAMPLE["ProofWorker"]
