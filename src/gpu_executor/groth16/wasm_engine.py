@@ -6,6 +6,7 @@ is machine code that runs in this process: a folder that other users can write t
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import hashlib
 import json
@@ -110,3 +111,5 @@ def _forget() -> None:
 
 
 register_at_fork(after_in_child=_forget)
+# Modules that Python frees while it ends print exceptions: wasmtime's functions are gone by then.
+atexit.register(_modules.clear)
