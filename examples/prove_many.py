@@ -15,7 +15,6 @@ pip install '.[groth16,ray]'
 
 import argparse
 import importlib.util
-import os
 import sys
 from collections import deque
 from collections.abc import Callable
@@ -76,7 +75,7 @@ class ProofWorker:
         for path, text in texts.items():
             temporary = path.with_name(f"{path.name}.tmp")
             temporary.write_text(text, encoding="utf-8")
-            os.replace(temporary, path)
+            temporary.replace(path)
 
     def close(self) -> None:
         self._key.close()
@@ -123,7 +122,7 @@ def prove_all(start: Callable[[], list[Call]], zkey: Path, witnesses: list[Path]
 
 
 def run_shares(workers: list[Call], shares: deque, faults: dict[str, str]) -> list[Call]:
-    """Give shares to workers until none is left, or no worker. Returns the workers that are left."""
+    """Give shares to workers until no share or no worker is left. Returns the workers left."""
     idle, busy = list(workers), {}
     while (shares and idle) or busy:
         while shares and idle:

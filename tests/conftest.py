@@ -89,6 +89,7 @@ SHARED_PIPELINES = {
         "tests/groth16/test_proving.py",
         "tests/groth16/test_constraint_check.py",
         "tests/groth16/test_page.py",
+        "tests/groth16/test_prove_many.py",
         "tests/cli/test_groth16.py",
         "tests/bench/test_groth16.py",
     ),

@@ -14,7 +14,7 @@ FILE = re.compile(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|glsl|wgsl|comp|json))`")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 SECTION_LINK = re.compile(r"\]\(([^)#:]*)#([^)]*)\)")
 HEADING = re.compile(r"^#+ (.*)$", flags=re.MULTILINE)
-MADE_BY_READERS = {"build/trace.json", "trace.json", "saxpy.comp"}
+MADE_BY_READERS = {"build/trace.json", "trace.json", "saxpy.comp", "input.json"}
 """Names of files that the reader's own program reads or writes."""
 
 

@@ -22,10 +22,11 @@ ASSERTIONS = {
     "webgpu.md": 3,
 }
 """The pages with Python blocks, and how many assertions they have at least."""
-RUN_ELSEWHERE = {"benchmarks.md", "cluster.md", "kzg.md", "tour.md"}
-"""tests/bench/test_results.py runs the first on a file of results; tests/cluster/test_page.py and
-tests/kzg/test_page.py run theirs on the cluster and on the trusted setup that the tests there
-share; tests/test_readme.py compares what the tour prints with the page."""
+RUN_ELSEWHERE = {"benchmarks.md", "cluster.md", "groth16.md", "kzg.md", "tour.md"}
+"""tests/bench/test_results.py runs the first on a file of results; tests/cluster/test_page.py,
+tests/groth16/test_page.py and tests/kzg/test_page.py run theirs on the cluster, on a small circuit,
+and on the trusted setup that the tests there share; tests/test_readme.py compares what the tour
+prints with the page."""
 
 
 def test_every_page_with_python_blocks_is_run() -> None:

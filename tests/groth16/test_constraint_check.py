@@ -61,8 +61,7 @@ def test_a_witness_of_circom_satisfies_its_circuit(
     assert find_violated(r1cs, values) is None
     assert check(gpu, r1cs, values) is None
     path = find_data(name, curve, ".wtns")
-    circuit = find_data(name, curve, ".r1cs")
-    groth16.check_witness(circuit, groth16.load_witness(path), device=gpu)
+    groth16.check_witness(find_data(name, curve, ".r1cs"), groth16.load_witness(path), device=gpu)
 
 
 @pytest.mark.parametrize("curve", CURVES)

@@ -305,7 +305,7 @@ def test_a_key_of_snarkjs(
 def test_a_merkle_path_of_poseidon_hashes(
     snarkjs: Snarkjs, gpu: gx.PersistentVulkanBackend, curve: str, tmp_path: Path
 ) -> None:
-    """From the circuit to a proof that snarkjs verifies: 2^10 constraints."""
+    """From the circuit to a proof that snarkjs verifies, on a domain of 2^12."""
     compiled = snarkjs.compile_named("merkle", curve)
     zkey, wtns = tmp_path / "merkle.zkey", tmp_path / "merkle.wtns"
     groth16.setup(compiled.r1cs, device=gpu, unsafe_secrets=SEED).save(zkey)
@@ -313,7 +313,7 @@ def test_a_merkle_path_of_poseidon_hashes(
     witness.save(wtns)
     groth16.check_witness(compiled.r1cs, witness, device=gpu)
     with groth16.ProvingKey.load(zkey, device=gpu) as key:
-        assert ZkeyFile.open(zkey).log_domain == 10
+        assert ZkeyFile.open(zkey).log_domain == 12
         proof, public = key.prove(witness, blinding=BLINDING, verify=True)
         vk = key.verification_key
     expected, texts = snarkjs.prove(zkey, wtns, curve, *BLINDING)

@@ -13,6 +13,7 @@ GALLERY = {
     "mandelbrot.py": "mandelbrot.png",
     "polynomial_product.py": "polynomial-product.svg",
     "block_of_blobs.py": "block-of-blobs.svg",
+    "circuit_proof.py": "circuit-proof.svg",
     "profile_trace.py": "profile-trace.svg",
 }
 """The programs of the gallery, and their pictures."""

@@ -51,6 +51,15 @@ class ProvingKey:
 
     Witnesses and blinding are secrets: no message, log or statistic has them, and device memory
     that held them is overwritten. Nothing runs in constant time.
+
+    Args:
+        source (str): The file, for messages.
+        curve (ProofCurve): The curve of the key.
+        glv (Glv | None): How scalars are halved; None if they are not.
+        verification_key (VerificationKey): What verifies the proofs.
+        provers (list[Prover]): The key on each device.
+        signals (int): Values of a witness.
+        resources (ExitStack): What is closed with the key.
     """
 
     def __init__(
@@ -63,7 +72,6 @@ class ProvingKey:
         signals: int,
         resources: ExitStack,
     ) -> None:
-        """With `glv`, scalars are halved; `resources` are closed with the key."""
         self.source = source
         """The file."""
         self.verification_key = verification_key

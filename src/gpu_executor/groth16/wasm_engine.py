@@ -6,6 +6,7 @@ is machine code that runs in this process: a folder that other users can write t
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import hashlib
 import json
@@ -101,8 +102,8 @@ def _write_cache_settings() -> str | None:
 
 
 def _forget() -> None:
-    """In a forked child: the engine has threads of the parent, and one of them may have held the
-    lock."""
+    """Drop everything: in a forked child, because the engine has threads of the parent, and one of
+    them may have held the lock; and at the end of the process."""
     global _lock, _engine  # noqa: PLW0603
     _lock = threading.Lock()
     _engine = None
@@ -110,3 +111,5 @@ def _forget() -> None:
 
 
 register_at_fork(after_in_child=_forget)
+# What Python frees while it ends prints exceptions: wasmtime's own functions are gone by then.
+atexit.register(_forget)

@@ -1,0 +1,34 @@
+"""The Python blocks of docs/groth16.md run, and their assertions hold."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support.circuits import find_data
+from tests.support.pages import REPOSITORY, parse_blocks, run_blocks
+from tests.support.snarkjs import Snarkjs
+
+
+@pytest.mark.slow
+def test_the_code_of_the_page_runs(
+    snarkjs: Snarkjs,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for suffix in (".r1cs", ".zkey"):
+        shutil.copyfile(find_data("multiplier", "bn128", suffix), f"multiplier{suffix}")
+    Path("multiplier_js").mkdir()
+    wasm = snarkjs.compile_named("multiplier").wasm
+    shutil.copyfile(wasm, "multiplier_js/multiplier.wasm")
+    page = REPOSITORY / "docs" / "groth16.md"
+    text = page.read_text()
+    assert text.count("assert ") >= 7
+    run_blocks(page, parse_blocks(text), {})
+    assert capsys.readouterr().out.strip() in text, "what is printed is in the comment"
+    proof = Path("proof.json").read_text()
+    assert "groth16" in proof and Path("unsafe.zkey").exists()
