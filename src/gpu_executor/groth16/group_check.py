@@ -45,8 +45,8 @@ def _are_sums_inside(group: Curve, points: DeviceArray) -> bool:
     dtype = np.dtype(np.uint16 if prime > 256 else np.uint8)
     sums = count_sums(prime, 8 * dtype.itemsize)
     # Nobody sees the factors, so they need not resist a cryptanalyst.
-    generator = np.random.Generator(np.random.SFC64(secrets.randbits(256)))
-    drawn = np.frombuffer(generator.bytes(sums * len(points) * dtype.itemsize), dtype)
+    source, count = np.random.SFC64(secrets.randbits(256)), sums * len(points)
+    drawn = source.random_raw(-(-count * dtype.itemsize // 8)).view(dtype)[:count]
     factors = drawn.astype(np.uint32).reshape(sums, len(points))
     found = run_rows(device, group.key, points, factors, 8 * dtype.itemsize)
     return bool(group.in_subgroup(PointArray(group, found)).all())
