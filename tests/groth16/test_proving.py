@@ -129,6 +129,35 @@ def test_proofs_of_keys_that_are_loaded_otherwise(
         check_case(key, "arrays", "bn128")
 
 
+def test_devices_of_an_executor_share_a_batch() -> None:
+    witness, path = load_witness("arrays", "bn128"), find_data("arrays", "bn128", ".zkey")
+    with (
+        gx.GpuExecutor("vulkan", devices=[0, 0]) as executor,
+        groth16.ProvingKey.load(path, device=executor) as key,
+    ):
+        assert len(executor.array_devices) == len(key._provers) == 2
+        assert "points in their groups" in repr(key) and "on 2 devices" in repr(key)
+        counts = [0, 0]
+        for number, prover in enumerate(key._provers):
+            count_calls(prover, counts, number)
+        made = key.prove_batch([witness] * 6)
+        publics, proofs = [public for _, public in made], [proof for proof, _ in made]
+        assert all(groth16.verify_batch(key.verification_key, publics, proofs))
+        assert sum(counts) == 6 and min(counts) >= 1
+        assert len({proof.to_json() for proof in proofs}) == 6
+
+
+def count_calls(prover: Any, counts: list[int], number: int) -> None:
+    """Count the proofs that a prover begins."""
+    submit = prover.submit
+
+    def count(*arguments: Any) -> Any:
+        counts[number] += 1
+        return submit(*arguments)
+
+    prover.submit = count
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("curve", CURVES)
 @pytest.mark.parametrize("name", ["multiplier", "linear", "rows"])

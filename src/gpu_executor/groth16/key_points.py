@@ -51,7 +51,7 @@ class KeyLoader:
     def __init__(self, device: ArrayDevice, zkey: ZkeyFile, check: Check) -> None:
         self._device, self._zkey, self._check = device, zkey, check
         self._places = place_rows(zkey.curve, zkey.log_domain)
-        self._glv = None if check == "curve" else zkey.curve.g1.glv
+        self._glv = choose_glv(zkey.curve, check)
 
     @property
     def curve(self) -> ProofCurve:
@@ -180,6 +180,11 @@ class KeyLoader:
         section, file = NUMBERS[name], self._zkey.file
         size = self._get_group(name).get_layout("affine").element_bytes
         file.fail(f"point {index:,} {reason}", section, file.get(section).offset + index * size)
+
+
+def choose_glv(curve: ProofCurve, check: Check) -> Glv | None:
+    """How scalars are halved; None for points that may be outside the group."""
+    return None if check == "curve" else curve.g1.glv
 
 
 def find_image_factor(group: Curve, glv: Glv | None) -> int | None:

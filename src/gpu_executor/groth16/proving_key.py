@@ -27,7 +27,7 @@ from gpu_executor.errors import (
 from gpu_executor.executor import GpuExecutor
 from gpu_executor.groth16.blinding import Blinding, parse_blinding
 from gpu_executor.groth16.key_device import list_devices
-from gpu_executor.groth16.key_points import Check, KeyLoader
+from gpu_executor.groth16.key_points import Check, KeyLoader, choose_glv
 from gpu_executor.groth16.proof import Proof
 from gpu_executor.groth16.proof_curve import ProofCurve
 from gpu_executor.groth16.prover import Prover
@@ -36,10 +36,15 @@ from gpu_executor.groth16.verification import verify
 from gpu_executor.groth16.verification_key import VerificationKey
 from gpu_executor.groth16.witness_file import Witness, require_fit
 from gpu_executor.groth16.zkey_file import HEADER, ZkeyFile
-from gpu_executor.primes.glv import Glv
 
 Proved = tuple[Proof, list[int]]
 """A proof and its public values."""
+CHECKED: dict[Check, str] = {
+    "group": "in their groups",
+    "curve": "on their curves",
+    "none": "not checked",
+}
+"""What is known of the points of a key, by their check."""
 PROOFS_IN_FLIGHT = 2
 """Proofs of a device that are submitted and not completed: the device computes one, and the host
 uploads the next witness and blinds the proof before."""
@@ -66,7 +71,7 @@ class ProvingKey:
         self,
         source: str,
         curve: ProofCurve,
-        glv: Glv | None,
+        check: Check,
         verification_key: VerificationKey,
         provers: list[Prover],
         signals: int,
@@ -78,7 +83,8 @@ class ProvingKey:
         """What verifies the proofs of the key."""
         self.n_signals = signals
         """Values of a witness."""
-        self._curve, self._glv = curve, glv
+        self._curve, self._check = curve, check
+        self._glv = choose_glv(curve, check)
         self._provers, self._resources = provers, resources
         self._process, self._closed = os.getpid(), False
         self._lock = threading.Lock()
@@ -124,10 +130,9 @@ class ProvingKey:
                 header = thread.submit(_check_header, zkey, level)
                 provers = [KeyLoader(each, zkey, level).load(limit) for each in devices]
                 header.result()
-            glv = None if level == "curve" else zkey.curve.g1.glv
             key = VerificationKey.from_zkey(zkey)
             own = resources.pop_all()
-            return cls(str(path), zkey.curve, glv, key, list(provers), zkey.n_vars, own)
+            return cls(str(path), zkey.curve, level, key, list(provers), zkey.n_vars, own)
 
     @property
     def curve(self) -> str:
@@ -268,7 +273,7 @@ class ProvingKey:
             return f"{head}, closed>"
         places = len(self._provers)
         where = "on its device" if places == 1 else f"on {places} devices"
-        return f"{head}: {self.nbytes:,} bytes {where}>"
+        return f"{head}, points {CHECKED[self._check]}: {self.nbytes:,} bytes {where}>"
 
 
 def _parse_check(check: Any, trusted: Any) -> Check:

@@ -35,6 +35,8 @@ SLACK, SLACK_PER_NONRESIDUE = 100, 192
 """How much larger than p the numbers of curve kernels may be: the largest product of two lazily
 reduced numbers, in units of p^2 (glsl/curves/point_mixed.glsl, point_serial.glsl). With degree 2 a
 product is the sum of two, of which one is multiplied by the nonresidue."""
+SQUARE_SLACK = 400
+"""The same for squares at degree 2 with u^2 = -1, which are one product a lane."""
 F64_SLACK = 60
 """The same for the accumulation with f64 limbs (glsl/curves/point_mixed_f64.glsl)."""
 MAX_F64_CURVE_LIMBS = 5
@@ -131,6 +133,8 @@ def curve_limbs(curve: CurveKey) -> LimbLayout:
     narrowest, whose slack 2^(count * bits) / p suffices.
     """
     slack = SLACK + SLACK_PER_NONRESIDUE * abs(get_small_nonresidue(curve))
+    if curve.degree == 2:
+        slack = max(slack, SQUARE_SLACK)
     least = (slack * curve.prime.modulus).bit_length()
     layouts = (LimbLayout(bits, -(-least // bits), 0) for bits in LIMB_BITS)
     return min(layouts, key=lambda layout: (layout.count, layout.bits))

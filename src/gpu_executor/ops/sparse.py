@@ -27,9 +27,9 @@ Pieces = npt.NDArray[np.uint32]
 RECORD_HEAD = 3
 """Words of a record ahead of its value; the last of them is the column."""
 PIECE_ENTRIES = 4
-"""Entries that one invocation adds at most. Products of 2^22 entries took an NVIDIA H200, in ms with
-4, 8 and 16: 0.17 with two entries in every row, 0.24, 0.23 and 0.87 with 16 in every eighth row, 0.31,
-0.38 and 0.42 with random lengths, 0.25 with half of all entries in one row."""
+"""Entries that one invocation adds at most. Products of 2^22 entries took an NVIDIA H200, in ms
+with 4, 8 and 16: 0.17 with two entries in every row, 0.24, 0.23 and 0.87 with 16 in every eighth
+row, 0.31, 0.38 and 0.42 with random lengths, 0.25 with half of all entries in one row."""
 
 
 def check_records(

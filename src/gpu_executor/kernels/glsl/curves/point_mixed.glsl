@@ -17,11 +17,23 @@ const uint LANES = DEGREE;
 #define PQ
 void begin() {}
 
+// z = x^2, for an x of at most 10p. With u^2 = -1 it is (x0 + x1) (x0 - x1) + 2 x0 x1 u: one product a
+// lane, of at most 400, instead of two.
 void c_square(NUMBER x, out NUMBER z) {
 #if DEGREE == 1
     square_limbs(x, z);
 #else
-    c_mul(x, x, z);
+    if (NONRESIDUE == -1) {
+        NUMBER other, a, b;
+        exchange(1, x, other);
+        n_select(part() == 0, x, other, a);
+        n_mul_add(1, a, other, a);      // x0 + x1, 2 x0; 20p
+        n_mask(part() == 0, other, b);
+        n_sub(x, b, 10, b);             // x0 - x1, x1; 20p
+        MUL(a, b, z);
+    } else {
+        c_mul(x, x, z);
+    }
 #endif
 }
 
