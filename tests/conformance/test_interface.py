@@ -294,6 +294,11 @@ def check_array_device(backend: Backend) -> None:
         assert holder.is_recording
 
 
+def check_array_devices(backend: Backend) -> None:
+    first, found = backend.array_device, backend.array_devices
+    assert found == () if first is None else found[0] is first
+
+
 def check_synchronize(backend: Backend) -> None:
     field = gx.fields.BABYBEAR
     backend.synchronize()
@@ -366,6 +371,7 @@ CHECKS: dict[str, Callable[[Backend], None]] = {
     "import_array": check_import_array,
     "to_device": check_to_device,
     "array_device": check_array_device,
+    "array_devices": check_array_devices,
     "synchronize": check_synchronize,
     "graph": check_graph,
     "close": check_close,
