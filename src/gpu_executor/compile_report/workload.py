@@ -25,6 +25,12 @@ from gpu_executor.curves.point_array import PointArray
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.fields.extension import ExtensionField
 from gpu_executor.fields.field import Field
+from gpu_executor.groth16.proof_curve import (
+    CURVE_NAMES,
+    ProofCurve,
+    get_generator,
+    get_proof_curve,
+)
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels import catalogue
 from gpu_executor.kernels.curves import (
@@ -39,6 +45,7 @@ from gpu_executor.kernels.curves import (
 )
 from gpu_executor.kernels.families import family
 from gpu_executor.kernels.modules import SpecId, get_module_names
+from gpu_executor.msm.fixed_base import FixedBase
 from gpu_executor.msm.parts import MemoryMeter
 from gpu_executor.msm.plan import plan_sets
 from gpu_executor.msm.run import run_on_device, run_sets, run_tables
@@ -46,6 +53,7 @@ from gpu_executor.msm.tables import make_multiples, make_table, to_tables
 from gpu_executor.ops import element_bytes, point_bytes, polynomials, scalars
 from gpu_executor.ops.points import AFFINE
 from gpu_executor.ops.sort import ORDERS, UINT64, argsort, bincount, sort, sort_pairs
+from gpu_executor.ops.sparse import RECORD_HEAD, SparseMatrix, check_records
 from gpu_executor.plan.plan import choose_work_groups
 from gpu_executor.primes import NAMED
 from gpu_executor.soak.kernels import KERNELS as SOAK_KERNELS
@@ -216,6 +224,8 @@ def record_workload(info: DeviceInfo) -> RecordingDevice:
         for curve in named_curves:
             _record_curve(device, curve)
             _record_msms(device, curve)
+        for name in CURVE_NAMES:
+            _record_proofs(device, get_proof_curve(name))
     for name in COMPARED_CURVES:
         _record_variants(device, get_named(name))
     return device
@@ -403,6 +413,20 @@ def _record_msms(device: RecordingDevice, curve: Curve) -> None:
     sets = _make_words(device, curve, AFFINE, 128, 64)
     tables = to_tables(key, make_multiples(key, plan, sets))
     run_sets(key, plan, tables, device.empty((128, 64, words), WORD))
+
+
+def _record_proofs(device: RecordingDevice, curve: ProofCurve) -> None:
+    """What the prover of Groth16 and its setup use besides fields and MSMs."""
+    prime = curve.scalar_field.prime
+    records = device.empty((FEW, RECORD_HEAD + prime.words), WORD)
+    check_records(prime, records, (2, FEW, FEW))
+    starts = np.array([0, 1, FEW], np.int64)  # a short row and a long one
+    vector, sums = (_make_elements(device, curve.scalar_field, FEW).data for _ in range(2))
+    SparseMatrix(device, prime, records, starts).multiply(vector, sums[:2])
+    for group in (curve.g1, curve.g2):
+        point_bytes.find_codes(group.key, _make_words(device, group, AFFINE, FEW))
+        base = FixedBase(device, group.key, get_generator(group))
+        base.multiply(device.empty((FEW, prime.words), WORD))
 
 
 def _record_variants(device: RecordingDevice, curve: Curve) -> None:

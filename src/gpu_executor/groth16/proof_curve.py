@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from gpu_executor.curves import Curve
 from gpu_executor.curves.parameters import get_named
 from gpu_executor.fields import BLS12_381_FR, BN254_FR, Field
+from gpu_executor.ops.host_points import Point, get_arithmetic
 
 ROOT_BASE = 5
 """The smallest non-residue of both scalar fields. A power of it is the root of unity of snarkjs's
@@ -71,3 +72,10 @@ def find_by_scalar_modulus(r: int) -> ProofCurve | None:
     """The curve whose scalar field has the modulus, or None."""
     curves = (get_proof_curve(name) for name in CURVE_NAMES)
     return next((curve for curve in curves if curve.r == r), None)
+
+
+def get_generator(group: Curve) -> Point:
+    """The generator of a group as Python integers."""
+    layout = group.get_layout("affine")
+    words = group.generator.affine().words().reshape((1, *layout.element_shape))
+    return get_arithmetic(group.key).load(words)[0]

@@ -21,17 +21,15 @@ import numpy.typing as npt
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.backend import Backend
 from gpu_executor.calls.dispatch import ArrayDevice, upload
-from gpu_executor.curves import Curve
 from gpu_executor.errors import ArgumentTypeError, ArgumentValueError
 from gpu_executor.executor import GpuExecutor
 from gpu_executor.fields import FieldArray
 from gpu_executor.groth16.key_device import list_devices
-from gpu_executor.groth16.proof_curve import ProofCurve
+from gpu_executor.groth16.proof_curve import ProofCurve, get_generator
 from gpu_executor.groth16.r1cs_file import R1cs, R1csMatrix
 from gpu_executor.groth16.sections import PathLike, Points
 from gpu_executor.groth16.zkey_file import COEFFICIENT, MAX_LOG_DOMAIN, Coefficients, write_zkey
 from gpu_executor.msm.fixed_base import FixedBase
-from gpu_executor.ops.host_points import Point, get_arithmetic
 from gpu_executor.ops.indexing import gather_rows
 from gpu_executor.ops.scans import make_elements
 from gpu_executor.ops.sort import sort_pairs
@@ -147,7 +145,7 @@ class _Setup:
         quotient = field.mul(self._evaluate_lagrange(log_domain + 1, 2), unscale)
         private = field.mul(mixed[first:], unscale)
         g1, g2 = (
-            FixedBase(self._device, group.key, _get_generator(group))
+            FixedBase(self._device, group.key, get_generator(group))
             for group in (curve.g1, curve.g2)
         )
         in_g1 = field.encode([alpha, beta, delta])
@@ -250,9 +248,3 @@ def _list_rows(matrix: R1csMatrix) -> npt.NDArray[np.uint32]:
     """The row of each term."""
     rows = np.arange(len(matrix.row_starts) - 1, dtype=np.uint32)
     return np.repeat(rows, np.diff(matrix.row_starts))
-
-
-def _get_generator(group: Curve) -> Point:
-    layout = group.get_layout("affine")
-    words = group.generator.affine().words().reshape((1, *layout.element_shape))
-    return get_arithmetic(group.key).load(words)[0]
