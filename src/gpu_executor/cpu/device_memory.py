@@ -146,6 +146,15 @@ class CpuMemory:
 
     # --- arrays ---
 
+    makes_secrets = False
+
+    def secret_arrays(self, secret: bool = True) -> contextlib.nullcontext[None]:
+        """Do nothing: arrays are memory of the process, which is not overwritten."""
+        return contextlib.nullcontext()
+
+    def overwrite_secrets(self) -> None:
+        """Do nothing."""
+
     def keep_memory(self, nbytes: int) -> None:
         """Do nothing: NumPy keeps no memory."""
 

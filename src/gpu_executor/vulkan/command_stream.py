@@ -13,6 +13,9 @@ it: the device runs those operations later. So a loop that drops its results nee
 or two of them, and its commands bind the same ranges every time. The memory returns to the pool
 when the device has completed the last submission that uses it. Staging memory, which the host
 writes, is kept alive until then.
+
+Memory that held secrets is filled with zeros first, in the same order: nothing gets it before. When
+the stream is closed, that of arrays that still exist is, too.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from gpu_executor.calls.dispatch import Dispatch
 from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.common.lru import LruCache
 from gpu_executor.errors import ClosedError, DeviceLostError, GpuError, OutOfMemoryError
-from gpu_executor.steps.bound_steps import BoundStep, CallDispatch, Copy, Write
+from gpu_executor.steps.bound_steps import BoundStep, CallDispatch, Copy, Fill, Write
 from gpu_executor.steps.status import StatusCheck
 from gpu_executor.steps.step_binder import StorageStep
 from gpu_executor.steps.storage import DeviceStorage
@@ -50,11 +53,18 @@ MAX_IN_FLIGHT = 64
 """Submissions in flight; one more waits for the oldest."""
 MAX_CACHED_COMMANDS = 128
 """Cached command buffers. More exist only while more are in flight."""
+ZEROS = bytes(4)
 
 
 def _get_name(steps: Sequence[StorageStep]) -> str:
     work = steps[0].work if steps else None
     return work.kernel.name if isinstance(work, Dispatch | CallDispatch) else "a copy"
+
+
+def _serves_host(step: StorageStep) -> bool:
+    """Whether the host uses memory that a step writes: a status word, or staging memory."""
+    is_overwritten = isinstance(step.work, Fill) and step.staging is not None
+    return step.check is not None or is_overwritten
 
 
 @dataclass(slots=True, eq=False)
@@ -117,6 +127,8 @@ class CommandStream:
         append to it, in any thread and at any point."""
         self._reusable: dict[int, list[tuple[int, Allocation]]] = {}
         """The same memory by size; the device may still use it."""
+        self._released_secrets: deque[Allocation] = deque()
+        """Memory of secrets that are gone, to be overwritten. Finalizers append to it, too."""
         self._wait = self._timeline.prepare_wait()
         self._released_graphs: deque[CapturedGraph] = deque()
         self._failed: list[StatusCheck] = []
@@ -131,18 +143,7 @@ class CommandStream:
         with self._lock:
             self._check_open()
             self._make_room()
-            if self._freed_blocks != self._memory.freed_blocks:
-                self._forget_cached()
-            key = self._make_key(steps)
-            recorded = None if key is None else self._cached.get(key)
-            if recorded is None:
-                recorded = self._record_anew(steps)
-                if key is None:
-                    self._unused.append(recorded)
-                else:
-                    self._cached[key] = recorded
-            elif key is not None:
-                self._cached.move_to_end(key)
+            recorded = self._find_commands(steps)
             checks = [step.check for step in steps if step.check is not None]
             staging = steps[0].staging if len(steps) == 1 else None
             try:
@@ -219,7 +220,9 @@ class CommandStream:
 
         `last_use` is the timeline value of the last submission that uses it.
         """
-        if last_use <= self._completed:
+        if allocation.is_secret:
+            self._released_secrets.append(allocation)
+        elif last_use <= self._completed:
             self._memory.release_when_possible(allocation)
         else:
             self._dropped.append((last_use, allocation))
@@ -241,8 +244,18 @@ class CommandStream:
         with self._lock:
             if self._in_flight:
                 self._wait_for(self._in_flight[-1].value)
-            self._release_memory()
             self._recycle_released_graphs()
+            if self._released_secrets and not self.closed:
+                self._wait_for(self._overwrite_released())
+            self._release_memory()
+
+    def overwrite_secrets(self) -> None:
+        """Overwrite the memory of secrets that are gone, after everything submitted before; returns
+        at once. Does nothing when the stream is closed, since that overwrites all of it."""
+        with self._lock:
+            if not self.closed:
+                self._release_up_to(self._timeline.count_completed())
+                self._check_open()
 
     def synchronize(self) -> None:
         """Wait like `wait`, and raise the first error that a checked call found since the last
@@ -271,9 +284,11 @@ class CommandStream:
 
     def release_completed(self) -> None:
         """Release what completed submissions use; does nothing if another thread is busy."""
-        used = self._in_flight or self._dropped or self._reusable
+        used = self._in_flight or self._dropped or self._reusable or self._released_secrets
         if used and self._lock.acquire(blocking=False):
             try:
+                if self._released_secrets and not self.closed:
+                    self._overwrite_released()
                 self._release_up_to(self._timeline.count_completed())
             finally:
                 self._lock.release()
@@ -281,6 +296,10 @@ class CommandStream:
     def close(self) -> None:
         """Wait for the device and free everything; nothing can be submitted afterwards."""
         with self._lock:
+            if not self.closed:
+                with contextlib.suppress(GpuError):  # the device is lost
+                    self._overwrite_released()
+                    self._overwrite(self._memory.list_secrets())
             self.closed = True
             interrupt = None
             if self._in_flight:
@@ -316,6 +335,33 @@ class CommandStream:
         self.dispatches += len(recorded.dispatches)
         self.barriers += recorded.barriers
 
+    def _overwrite_released(self) -> int:
+        """Overwrite the memory of secrets that are gone; returns the timeline value of the
+        submission."""
+        allocations = [self._released_secrets.popleft() for _ in range(len(self._released_secrets))]
+        try:
+            value = self._overwrite(allocations)
+        except BaseException:  # the device may not have it
+            self._released_secrets.extend(allocations)
+            raise
+        self._dropped += [(value, each) for each in allocations]
+        return value
+
+    def _overwrite(self, allocations: Sequence[Allocation]) -> int:
+        """Fill memory with zeros; returns the timeline value of the submission."""
+        if not allocations:
+            return 0
+        steps = [
+            BoundStep[DeviceStorage](
+                Fill(each.buffer, each.offset, each.nbytes, ZEROS), (), 0, staging=each
+            )
+            for each in allocations
+        ]
+        recorded = self._find_commands(steps)
+        self._submit(recorded, _InFlight("a fill", None, ()))
+        self._memory.note_overwritten(allocations)
+        return recorded.value
+
     def _make_room(self) -> None:
         """Release what is completed; with MAX_IN_FLIGHT in flight, wait for the oldest."""
         if self._in_flight:
@@ -343,7 +389,9 @@ class CommandStream:
     def _sort_dropped(self) -> None:
         while self._dropped:
             entry = self._dropped.popleft()
-            self._reusable.setdefault(entry[1].nbytes, []).append(entry)
+            # Staging memory is not memory of arrays, whose sizes are never 0.
+            size = 0 if entry[1].owner == "staging" else entry[1].nbytes
+            self._reusable.setdefault(size, []).append(entry)
 
     def _release_memory(self) -> None:
         """Return dropped memory to the pool that the device no longer uses."""
@@ -400,11 +448,27 @@ class CommandStream:
             elif isinstance(work, Write):
                 return None  # its data rarely come again
             else:
-                key.append(work)
+                key += work, step.staging is not None
             key += step.bindings
             if len(steps) > 1:
                 key.append(step.inputs)
         return tuple(key)
+
+    def _find_commands(self, steps: Sequence[StorageStep]) -> StreamCommands:
+        """The cached commands of steps, recorded if there are none."""
+        if self._freed_blocks != self._memory.freed_blocks:
+            self._forget_cached()
+        key = self._make_key(steps)
+        recorded = None if key is None else self._cached.get(key)
+        if recorded is None:
+            recorded = self._record_anew(steps)
+            if key is None:
+                self._unused.append(recorded)
+            else:
+                self._cached[key] = recorded
+        elif key is not None:
+            self._cached.move_to_end(key)
+        return recorded
 
     def _record_anew(self, steps: Sequence[StorageStep]) -> StreamCommands:
         recorded = self._acquire_commands()
@@ -413,7 +477,7 @@ class CommandStream:
                 resolve = functools.partial(self._resolve, recorded)
                 recorded.barriers = record_steps(recorder, steps, resolve)
                 recorder.barrier_all()
-                if any(step.check is not None for step in steps):
+                if any(_serves_host(step) for step in steps):
                     recorder.barrier(COPIES | KERNELS, HOST)
         except BaseException:
             self._release_references(recorded)
@@ -464,6 +528,8 @@ class CommandStream:
             )
         if self._released_graphs:
             self._recycle_released_graphs()
+        if self._released_secrets:
+            self._overwrite_released()
 
     def _release_references(self, recorded: StreamCommands) -> None:
         """Release everything that commands refer to; the device has completed them."""
