@@ -300,8 +300,9 @@ class CpuMemory:
     def end_capture(self, *, discard: bool = False, reorders: bool = False) -> CpuGraph | None:
         """Stop recording; return what was recorded, unless it is to be discarded."""
         operations, self._capture.operations = self._capture.operations, None
+        made, self._capture.made = self._capture.made, []  # the graph alone keeps them
         assert operations is not None
-        return None if discard else CpuGraph(operations, self._capture.made)
+        return None if discard else CpuGraph(operations, made)
 
     @contextlib.contextmanager
     def _pause_capture(self) -> Iterator[None]:

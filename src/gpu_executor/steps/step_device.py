@@ -205,13 +205,14 @@ class StepDevice(ABC):
         """Stop recording; return what was recorded, unless it is to be discarded. With `reorders`,
         independent steps are recorded as neighbours, so that they may overlap."""
         steps, self._capture.steps = self._capture.steps, None
+        made, self._capture.made = self._capture.made, []  # the graph alone keeps them
         assert steps is not None
         if discard:
             return None
         bound = self._binder.bind(steps, recorded=True)
         if reorders:
             bound = order_by_depth(bound)
-        return self._record_bound(bound, self._capture.made, len(steps))
+        return self._record_bound(bound, made, len(steps))
 
     @contextlib.contextmanager
     def pause_capture(self) -> Iterator[None]:

@@ -14,8 +14,8 @@ or two of them, and its commands bind the same ranges every time. The memory ret
 when the device has completed the last submission that uses it. Staging memory, which the host
 writes, is kept alive until then.
 
-Memory that held secrets is filled with zeros first, in the same order: nothing gets it before. When
-the stream is closed, that of arrays that still exist is, too.
+Memory that held secrets serves other secrets only, and is filled with zeros before it returns to
+the pool. When the stream is closed, that of arrays that still exist is, too.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from gpu_executor.steps.storage import DeviceStorage
 from gpu_executor.vulkan.binding import Handle, vk
 from gpu_executor.vulkan.commands import COPIES, HOST, KERNELS, CommandPool, Recorder
 from gpu_executor.vulkan.descriptors import VALUES_PER_BINDING, DescriptorSet, TransientSets
+from gpu_executor.vulkan.dropped_memory import DroppedMemory
 from gpu_executor.vulkan.memory import Allocation, Owner, Purpose
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.step_recorder import (
@@ -122,13 +123,7 @@ class CommandStream:
         """Oldest first."""
         self._completed = 0
         """A timeline value up to which the device has completed everything."""
-        self._dropped: deque[tuple[int, Allocation]] = deque()
-        """Memory of storages that are gone, with the timeline value of its last use. Finalizers
-        append to it, in any thread and at any point."""
-        self._reusable: dict[int, list[tuple[int, Allocation]]] = {}
-        """The same memory by size; the device may still use it."""
-        self._released_secrets: deque[Allocation] = deque()
-        """Memory of secrets that are gone, to be overwritten. Finalizers append to it, too."""
+        self._dropped = DroppedMemory(resources.memory)
         self._wait = self._timeline.prepare_wait()
         self._released_graphs: deque[CapturedGraph] = deque()
         self._failed: list[StatusCheck] = []
@@ -197,11 +192,12 @@ class CommandStream:
         """
         self._released_graphs.append(graph)
 
-    def allocate_array(self, nbytes: int) -> tuple[int, Allocation]:
+    def allocate_array(self, nbytes: int, *, is_secret: bool) -> tuple[int, Allocation]:
         """Allocate memory of a device array. It is memory that submissions of this stream may still
-        use, up to the timeline value that is returned, if there is some of that size."""
-        if self._dropped or self._reusable:
-            found = self._reuse(self._memory.round_up_to_class(nbytes))
+        use, up to the timeline value that is returned, if there is some of that size. A secret one
+        gets that of another secret, too."""
+        if self._dropped:
+            found = self._reuse(self._memory.round_up_to_class(nbytes), is_secret=is_secret)
             if found is not None:
                 return found
         return 0, self.allocate(Purpose.DEVICE, nbytes, "device array")
@@ -220,22 +216,19 @@ class CommandStream:
 
         `last_use` is the timeline value of the last submission that uses it.
         """
-        if allocation.is_secret:
-            self._released_secrets.append(allocation)
-        elif last_use <= self._completed:
+        if last_use <= self._completed and not allocation.is_secret:
             self._memory.release_when_possible(allocation)
         else:
-            self._dropped.append((last_use, allocation))
+            self._dropped.add(last_use, allocation)
 
     def count_reusable(self) -> int:
         """The bytes of arrays that are gone and that submissions in flight use; 0 if another thread
         is busy."""
         self.release_completed()
-        if not self._reusable or not self._lock.acquire(blocking=False):
+        if not self._dropped or not self._lock.acquire(blocking=False):
             return 0
         try:
-            self._sort_dropped()
-            return sum(each.nbytes for found in self._reusable.values() for _, each in found)
+            return self._dropped.count_bytes()
         finally:
             self._lock.release()
 
@@ -245,9 +238,9 @@ class CommandStream:
             if self._in_flight:
                 self._wait_for(self._in_flight[-1].value)
             self._recycle_released_graphs()
-            if self._released_secrets and not self.closed:
-                self._wait_for(self._overwrite_released())
-            self._release_memory()
+            if self._dropped.has_secrets and not self.closed:
+                self._wait_for(self._overwrite_dropped())
+            self._dropped.release(self._completed)
 
     def overwrite_secrets(self) -> None:
         """Overwrite the memory of secrets that are gone, after everything submitted before; returns
@@ -255,7 +248,9 @@ class CommandStream:
         with self._lock:
             if not self.closed:
                 self._release_up_to(self._timeline.count_completed())
-                self._check_open()
+                self._recycle_released_graphs()
+                if self._dropped.has_secrets:
+                    self._overwrite_dropped()
 
     def synchronize(self) -> None:
         """Wait like `wait`, and raise the first error that a checked call found since the last
@@ -284,11 +279,10 @@ class CommandStream:
 
     def release_completed(self) -> None:
         """Release what completed submissions use; does nothing if another thread is busy."""
-        used = self._in_flight or self._dropped or self._reusable or self._released_secrets
-        if used and self._lock.acquire(blocking=False):
+        if (self._in_flight or self._dropped) and self._lock.acquire(blocking=False):
             try:
-                if self._released_secrets and not self.closed:
-                    self._overwrite_released()
+                if self._dropped.has_secrets and not self.closed:
+                    self._overwrite_dropped()
                 self._release_up_to(self._timeline.count_completed())
             finally:
                 self._lock.release()
@@ -298,7 +292,7 @@ class CommandStream:
         with self._lock:
             if not self.closed:
                 with contextlib.suppress(GpuError):  # the device is lost
-                    self._overwrite_released()
+                    self._overwrite_dropped()
                     self._overwrite(self._memory.list_secrets())
             self.closed = True
             interrupt = None
@@ -307,7 +301,7 @@ class CommandStream:
                 self._wait.signal_value[0] = newest
                 interrupt = self._timeline.wait_uninterrupted(self._wait)
                 self._release_up_to(newest)
-            self._release_memory()
+            self._dropped.release(self._completed)
             self._forget_cached()
             self._recycle_released_graphs(finished=True)
             for recorded in self._unused:
@@ -335,16 +329,15 @@ class CommandStream:
         self.dispatches += len(recorded.dispatches)
         self.barriers += recorded.barriers
 
-    def _overwrite_released(self) -> int:
+    def _overwrite_dropped(self) -> int:
         """Overwrite the memory of secrets that are gone; returns the timeline value of the
         submission."""
-        allocations = [self._released_secrets.popleft() for _ in range(len(self._released_secrets))]
+        value, entries = 0, self._dropped.take_secrets()
         try:
-            value = self._overwrite(allocations)
-        except BaseException:  # the device may not have it
-            self._released_secrets.extend(allocations)
-            raise
-        self._dropped += [(value, each) for each in allocations]
+            value = self._overwrite([allocation for _, allocation in entries])
+        finally:  # it still holds secrets if the device may not have the submission
+            for last_use, allocation in entries:
+                self._dropped.add(max(last_use, value), allocation)
         return value
 
     def _overwrite(self, allocations: Sequence[Allocation]) -> int:
@@ -383,43 +376,16 @@ class CommandStream:
                 check.passed = check.find_error() is None
                 if not check.passed:
                     self._failed.append(check)
-        if self._dropped or self._reusable:
-            self._release_memory()
+        if self._dropped:
+            self._dropped.release(self._completed)
 
-    def _sort_dropped(self) -> None:
-        while self._dropped:
-            entry = self._dropped.popleft()
-            # Staging memory is not memory of arrays, whose sizes are never 0.
-            size = 0 if entry[1].owner == "staging" else entry[1].nbytes
-            self._reusable.setdefault(size, []).append(entry)
-
-    def _release_memory(self) -> None:
-        """Return dropped memory to the pool that the device no longer uses."""
-        self._sort_dropped()
-        for nbytes, entries in list(self._reusable.items()):
-            used = [entry for entry in entries if entry[0] > self._completed]
-            for last_use, allocation in entries:
-                if last_use <= self._completed:
-                    self._memory.release_when_possible(allocation)
-            if used:
-                self._reusable[nbytes] = used
-            else:
-                del self._reusable[nbytes]
-
-    def _reuse(self, nbytes: int) -> tuple[int, Allocation] | None:
-        """Take dropped memory of this size, the latest first, with its last use; None if there is
-        none, or if another thread is busy."""
+    def _reuse(self, nbytes: int, *, is_secret: bool) -> tuple[int, Allocation] | None:
+        """Take dropped memory of this size, with its last use; None if there is none, or if another
+        thread is busy."""
         if not self._lock.acquire(blocking=False):
             return None
         try:
-            self._sort_dropped()
-            entries = self._reusable.get(nbytes)
-            if entries is None:
-                return None
-            found = entries.pop()
-            if not entries:
-                del self._reusable[nbytes]
-            return found
+            return self._dropped.take(nbytes, is_secret=is_secret)
         finally:
             self._lock.release()
 
@@ -528,8 +494,8 @@ class CommandStream:
             )
         if self._released_graphs:
             self._recycle_released_graphs()
-        if self._released_secrets:
-            self._overwrite_released()
+            if self._dropped.has_secrets:
+                self._overwrite_dropped()
 
     def _release_references(self, recorded: StreamCommands) -> None:
         """Release everything that commands refer to; the device has completed them."""

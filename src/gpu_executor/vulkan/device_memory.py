@@ -174,13 +174,14 @@ class DeviceMemory(StepDevice):
         """An uninitialized array."""
         self._idle_memory.settle_if_exceeded()
         nbytes, tables = math.prod(shape) * dtype.itemsize, self._tables.allocations
+        is_secret = self._secrecy.is_on
         if tables is None:
-            last_use, allocation = self.stream.allocate_array(max(nbytes, 1))
+            last_use, allocation = self.stream.allocate_array(max(nbytes, 1), is_secret=is_secret)
         else:
             last_use = 0
             allocation = self.stream.allocate(Purpose.DEVICE, max(nbytes, 1), "table")
             tables.append(allocation)
-        if self.makes_secrets:
+        if is_secret:
             self._memory.mark_secret(allocation)
         storage = VulkanStorage(self, allocation, nbytes, last_use)
         self._note_made(storage)
