@@ -70,14 +70,14 @@ def test_closing_overwrites_arrays_that_exist(
         memory = get_memory(gpu)
         with memory.secret_arrays(is_secret):
             array = memory.put(PATTERN)
-        clear, buffer = memory.stream.clear, array.storage.buffer
+        clear, storage = memory.stream.clear, memory._binder.find_storage(array)
 
         def look_and_clear() -> None:
-            left.append(read_buffer(memory, buffer))
+            left.append(read_buffer(memory, storage.buffer))
             clear()
 
         monkeypatch.setattr(memory.stream, "clear", look_and_clear)
     assert (OLD in left[-1]) is not is_secret
-    del array
+    del array, storage
     memory.overwrite_secrets()
     assert not memory._secrets

@@ -149,11 +149,11 @@ class ResidentProver:
         with device.secret_arrays():
             uploaded = [upload_scalars(device, self._curve, each) for each in both]
             results = [device.empty(each.shape, each.dtype) for each in self._results]
-        targets = self._witness[:signals], self._witness[signals:]
-        with self._lock:  # the submissions of one proof follow each other
-            device.submit(list(map(ArrayCopy, uploaded, targets)))
-            self.replay()
-            device.submit(list(map(ArrayCopy, self._results, results)))
+            targets = self._witness[:signals], self._witness[signals:]
+            with self._lock:  # the submissions of one proof follow each other
+                device.submit(list(map(ArrayCopy, uploaded, targets)))
+                self.replay()
+                device.submit(list(map(ArrayCopy, self._results, results)))
         del uploaded
         device.overwrite_secrets()
         return PendingSums(self._curve, *results)

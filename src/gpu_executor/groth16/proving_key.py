@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from queue import SimpleQueue
 from typing import Any, Literal, Self
 
@@ -22,6 +22,7 @@ from gpu_executor.errors import (
     ArgumentTypeError,
     ArgumentValueError,
     ClosedError,
+    DeviceLostError,
     WitnessError,
 )
 from gpu_executor.executor import GpuExecutor
@@ -50,7 +51,8 @@ class ProvingKey:
     a `with` frees it. Threads may share it.
 
     Witnesses and blinding are secrets: no message, log or statistic has them, and device memory
-    that held them is overwritten. Nothing runs in constant time.
+    that held them is overwritten before anything else gets it: by `close()` at the latest, or when
+    the key is garbage-collected or its executor is closed. Nothing runs in constant time.
 
     Args:
         source (str): The file, for messages.
@@ -245,7 +247,8 @@ class ProvingKey:
         self._provers = []
         try:
             for each in devices:
-                each.overwrite_secrets()
+                with suppress(DeviceLostError):  # its memory is never used again
+                    each.overwrite_secrets()
         finally:
             self._resources.close()
 
