@@ -8,6 +8,7 @@ to compute a whole operation (`ArrayDevice.run_operation`).
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -140,6 +141,21 @@ class ArrayDevice(Protocol):
     def runs_kernels(self) -> bool:
         """Whether `submit` runs dispatches. A device that does not copies arrays in `submit`, and
         computes whole operations; for what is no operation, kernels must not be used on it."""
+
+    @property
+    def makes_secrets(self) -> bool:
+        """Whether the arrays are secret that this thread makes (`secret_arrays`)."""
+
+    def secret_arrays(self, secret: bool = True) -> AbstractContextManager[None]:
+        """Arrays that this thread makes inside the `with` are secret: their memory, and staging
+        memory of their copies, is overwritten with zeros when they are gone, before anything else
+        gets it. With `secret=False` they are not, inside of another such `with`. Nothing that is
+        cached may hold secrets. A device that computes in memory of the process overwrites
+        nothing."""
+
+    def overwrite_secrets(self) -> None:
+        """Overwrite the memory of secret arrays that are gone now, after everything submitted
+        before; without this call it happens with a later one."""
 
     def keep_memory(self, nbytes: int) -> None:
         """Expect calls that need so many bytes at once: keep as much when they end."""

@@ -146,6 +146,15 @@ class CpuMemory:
 
     # --- arrays ---
 
+    makes_secrets = False
+
+    def secret_arrays(self, secret: bool = True) -> contextlib.nullcontext[None]:
+        """Do nothing: arrays are memory of the process, which is not overwritten."""
+        return contextlib.nullcontext()
+
+    def overwrite_secrets(self) -> None:
+        """Do nothing."""
+
     def keep_memory(self, nbytes: int) -> None:
         """Do nothing: NumPy keeps no memory."""
 
@@ -291,8 +300,9 @@ class CpuMemory:
     def end_capture(self, *, discard: bool = False, reorders: bool = False) -> CpuGraph | None:
         """Stop recording; return what was recorded, unless it is to be discarded."""
         operations, self._capture.operations = self._capture.operations, None
+        made, self._capture.made = self._capture.made, []  # the graph alone keeps them
         assert operations is not None
-        return None if discard else CpuGraph(operations, self._capture.made)
+        return None if discard else CpuGraph(operations, made)
 
     @contextlib.contextmanager
     def _pause_capture(self) -> Iterator[None]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -51,12 +51,13 @@ def extend_points(zkey: ZkeyFile, section: str) -> npt.NDArray[Any]:
 
 @dataclass(frozen=True)
 class ProofSums:
-    """The MSMs of a proof with their extra terms: the first terms of the equations above."""
+    """The MSMs of a proof with their extra terms: the first terms of the equations above. Those
+    that no proof has are secrets: H alone has no blinding."""
 
     pi_a: Point
-    c: Point
-    b1: Point
-    h: Point
+    c: Point = field(repr=False)
+    b1: Point = field(repr=False)
+    h: Point = field(repr=False)
     pi_b: Point
 
 

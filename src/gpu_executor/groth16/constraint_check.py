@@ -7,18 +7,19 @@ witness -> A w, B w, C w: three sparse products
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.backend import Backend
 from gpu_executor.calls.dispatch import ArrayDevice
 from gpu_executor.errors import WitnessError
 from gpu_executor.executor import GpuExecutor
 from gpu_executor.groth16.key_device import list_devices
 from gpu_executor.groth16.proof_curve import ProofCurve
-from gpu_executor.groth16.prover import upload_scalars, wipe_arrays
+from gpu_executor.groth16.prover import upload_scalars
 from gpu_executor.groth16.r1cs_file import VALUE_WORDS, R1cs, R1csMatrix
 from gpu_executor.groth16.sections import PathLike
 from gpu_executor.groth16.witness_file import Witness, require_fit
@@ -57,44 +58,40 @@ def _find_violated(device: ArrayDevice, circuit: R1cs, witness: Witness) -> int 
     witness is overwritten."""
     if not circuit.n_constraints:
         return None
-    prime = circuit.curve.scalar_field.prime
-    secrets: list[Any] = []
-    try:
-        secrets.append(upload_scalars(device, circuit.curve, witness.words))
-        vector: Any = elementwise.convert(prime, secrets[0], "montgomery")
-        secrets.append(vector)
-        a, b, c = (
-            _multiply(device, circuit.curve, each, vector, secrets)
-            for each in (circuit.a, circuit.b, circuit.c)
-        )
-        # Plain values a and b: their Montgomery product is a b / R, so c is divided by R, too.
-        product = elementwise.combine(prime, "mul", a, b)
-        secrets.append(product)
-        divided: Any = elementwise.convert(prime, c, "canonical")
-        secrets.append(divided)
-        equal: Any = elementwise.compute(prime, "equal", [product, divided])
-        violated = np.flatnonzero(equal.numpy() == 0)
-    finally:
-        wipe_arrays(device, secrets)
+    matrices = [
+        _load_matrix(device, circuit.curve, each) for each in (circuit.a, circuit.b, circuit.c)
+    ]
+    with device.secret_arrays():
+        holds = _check_rows(device, circuit.curve, matrices, witness)
+    device.overwrite_secrets()
+    violated = np.flatnonzero(holds == 0)
     return int(violated[0]) if violated.size else None
 
 
-def _multiply(
-    device: ArrayDevice,
-    curve: ProofCurve,
-    matrix: R1csMatrix,
-    vector: DeviceArray,
-    secrets: list[Any],
-) -> DeviceArray:
-    """The product of a matrix of plain values and a vector in Montgomery form: plain values. Adds
-    what holds values to `secrets`."""
-    prime = curve.scalar_field.prime
+def _load_matrix(device: ArrayDevice, curve: ProofCurve, matrix: R1csMatrix) -> SparseMatrix:
     count = len(matrix.wires)
     records = np.zeros((max(count, 1), RECORD_HEAD + VALUE_WORDS), np.uint32)
     records[:count, RECORD_HEAD - 1] = matrix.wires
     records[:count, RECORD_HEAD:] = matrix.values
-    sums = make_elements(device, prime, len(matrix.row_starts) - 1)
-    rows = SparseMatrix(device, prime, device.put(records), matrix.row_starts)
-    secrets += [sums, *rows.partials]
-    rows.multiply(vector, sums)
-    return sums
+    return SparseMatrix(device, curve.scalar_field.prime, device.put(records), matrix.row_starts)
+
+
+def _check_rows(
+    device: ArrayDevice, curve: ProofCurve, matrices: Sequence[SparseMatrix], witness: Witness
+) -> npt.NDArray[Any]:
+    """Whether each constraint holds, by the matrices A, B and C of plain values."""
+    prime = curve.scalar_field.prime
+    vector: Any = elementwise.convert(
+        prime, upload_scalars(device, curve, witness.words), "montgomery"
+    )
+    # A matrix of plain values and a vector in Montgomery form: the products are plain values.
+    a, b, c = products = [make_elements(device, prime, each.rows) for each in matrices]
+    for matrix, product in zip(matrices, products, strict=True):
+        matrix.multiply(vector, product)
+    # Plain values a and b: their Montgomery product is a b / R, so c is divided by R, too.
+    divided: Any = elementwise.convert(prime, c, "canonical")
+    equal: Any = elementwise.compute(
+        prime, "equal", [elementwise.combine(prime, "mul", a, b), divided]
+    )
+    found: npt.NDArray[Any] = equal.numpy()
+    return found

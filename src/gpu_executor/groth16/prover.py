@@ -12,7 +12,7 @@ the device: the points of each MSM are copied from the file.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -55,7 +55,12 @@ class PendingSums:
 
 
 class Prover(Protocol):
-    """What computes the MSMs of proofs. Threads may share it."""
+    """What computes the MSMs of proofs. Threads may share it. All of its arrays with values of a
+    witness are secret, so the device overwrites them when they are gone."""
+
+    @property
+    def device(self) -> ArrayDevice:
+        """The device that computes."""
 
     @property
     def nbytes(self) -> int:
@@ -63,9 +68,6 @@ class Prover(Protocol):
 
     def submit(self, witness: Words, blinding: Blinding) -> PendingSums:
         """Begin with a proof of a witness: words (signals, 8), in canonical form."""
-
-    def wipe(self) -> None:
-        """Overwrite all device memory that held values of a witness."""
 
 
 def upload_scalars(device: ArrayDevice, curve: ProofCurve, scalars: Words) -> DeviceArray:
@@ -109,15 +111,16 @@ class ResidentProver:
     ) -> None:
         """`lists` are those of A and C, and of B. `sets` are the points of all sections, arranged
         by these lists. With `glv`, scalars are halved."""
-        self._device, self._curve = device, curve
+        self.device, self._curve = device, curve
         self._lock = threading.Lock()
         prime = curve.scalar_field.prime
-        self._witness = device.empty((signals + EXTRA, *prime.element_shape), prime.column_dtype)
         self._lists, self._quotient = lists, quotient
-        counts = lists[0].count, lists[1].count
-        self._msm = plan_joint_msm(device, curve, counts, sets, glv)
-        with CapturedSteps(device, reorders=True) as self._commands:
-            found = self.compute()
+        counts, shape = (lists[0].count, lists[1].count), (signals + EXTRA, *prime.element_shape)
+        with device.secret_arrays():
+            self._witness = device.empty(shape, prime.column_dtype)
+            self._msm = plan_joint_msm(device, curve, counts, sets, glv)
+            with CapturedSteps(device, reorders=True) as self._commands:
+                found = self.compute()
         self._results = found[curve.g1.key], found[curve.g2.key]
         points = sum(each.points.nbytes for each in sets.values())
         self._own_bytes = points + quotient.nbytes + sum(each.nbytes for each in lists)
@@ -141,30 +144,19 @@ class ResidentProver:
 
     def submit(self, witness: Words, blinding: Blinding) -> PendingSums:
         """Begin with a proof of a witness."""
-        device = self._device
-        uploaded = [
-            upload_scalars(device, self._curve, each) for each in (witness, blinding.list_scalars())
-        ]
-        results = [device.empty(each.shape, each.dtype) for each in self._results]
-        signals = len(witness)
-        targets = self._witness[:signals], self._witness[signals:]
-        with self._lock:  # the submissions of one proof follow each other
-            device.submit(list(map(ArrayCopy, uploaded, targets)))
-            self.replay()
-            device.submit(list(map(ArrayCopy, self._results, results)))
-        wipe_arrays(device, uploaded)
+        device, signals = self.device, len(witness)
+        both = witness, blinding.list_scalars()
+        with device.secret_arrays():
+            uploaded = [upload_scalars(device, self._curve, each) for each in both]
+            results = [device.empty(each.shape, each.dtype) for each in self._results]
+            targets = self._witness[:signals], self._witness[signals:]
+            with self._lock:  # the submissions of one proof follow each other
+                device.submit(list(map(ArrayCopy, uploaded, targets)))
+                self.replay()
+                device.submit(list(map(ArrayCopy, self._results, results)))
+        del uploaded
+        device.overwrite_secrets()
         return PendingSums(self._curve, *results)
-
-    def wipe(self) -> None:
-        """Overwrite the witness and, by a proof of zeros, all that was computed from it."""
-        zeros = np.zeros((len(self._witness) - EXTRA, 8), np.uint32)
-        self.submit(zeros, Blinding(self._curve, (0, 0))).fetch()
-
-
-def wipe_arrays(device: ArrayDevice, arrays: Iterable[DeviceArray]) -> None:
-    """Overwrite arrays that hold secrets, after everything submitted before."""
-    for each in arrays:
-        device.assign(each, each.dtype.type(0))
 
 
 def plan_joint_msm(
@@ -192,7 +184,7 @@ class StreamedProver:
         self, device: ArrayDevice, zkey: ZkeyFile, quotient: Quotient, h: Words, glv: Glv | None
     ) -> None:
         """`h` are the points of the section H in the order of the quotient."""
-        self._device, self._zkey, self._quotient = device, zkey, quotient
+        self.device, self._zkey, self._quotient = device, zkey, quotient
         self._h, self._glv = h, glv
 
     @property
@@ -202,7 +194,14 @@ class StreamedProver:
 
     def submit(self, witness: Words, blinding: Blinding) -> PendingSums:
         """Begin with a proof of a witness; most of the MSMs are computed here."""
-        device, zkey, curve = self._device, self._zkey, self._zkey.curve
+        with self.device.secret_arrays():
+            g1, g2 = self._compute(witness, blinding)
+        self.device.overwrite_secrets()
+        return PendingSums(self._zkey.curve, g1, g2)
+
+    def _compute(self, witness: Words, blinding: Blinding) -> tuple[DeviceArray, DeviceArray]:
+        """The MSMs of each group."""
+        device, zkey, curve = self.device, self._zkey, self._zkey.curve
         values = upload_scalars(device, curve, witness)
         extra = upload_scalars(device, curve, blinding.list_scalars())
         quotient = self._quotient.compute(values)
@@ -219,12 +218,8 @@ class StreamedProver:
         g1 = make_points(device, curve.g1.key, len(sums) - 1, coordinates=AFFINE)
         for number, each in enumerate(sums[:-1]):
             device.assign(g1[number], each)
-        wipe_arrays(device, (values, extra, quotient))
-        return PendingSums(curve, g1, sums[-1].reshape((1, *sums[-1].shape)))
+        return g1, sums[-1].reshape((1, *sums[-1].shape))
 
     def _run(self, group: Curve, points: Words, scalars: DeviceArray) -> DeviceArray:
         glv = None if self._glv is None else group.glv
-        return run_on_device(self._device, group.key, points, scalars, (), glv)
-
-    def wipe(self) -> None:
-        """Nothing is kept between proofs."""
+        return run_on_device(self.device, group.key, points, scalars, (), glv)

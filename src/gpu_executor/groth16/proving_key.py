@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from queue import SimpleQueue
 from typing import Any, Literal, Self
 
@@ -22,6 +22,7 @@ from gpu_executor.errors import (
     ArgumentTypeError,
     ArgumentValueError,
     ClosedError,
+    DeviceLostError,
     WitnessError,
 )
 from gpu_executor.executor import GpuExecutor
@@ -55,7 +56,8 @@ class ProvingKey:
     a `with` frees it. Threads may share it.
 
     Witnesses and blinding are secrets: no message, log or statistic has them, and device memory
-    that held them is overwritten. Nothing runs in constant time.
+    that held them is overwritten before anything else gets it: by `close()` at the latest, or when
+    the key is garbage-collected or its executor is closed. Nothing runs in constant time.
 
     Args:
         source (str): The file, for messages.
@@ -88,10 +90,11 @@ class ProvingKey:
         self._provers, self._resources = provers, resources
         self._process, self._closed = os.getpid(), False
         self._lock = threading.Lock()
-        self._free: SimpleQueue[Prover] = SimpleQueue()
-        """Provers that can begin with a proof, each as often as it can."""
-        for each in provers * PROOFS_IN_FLIGHT:
-            self._free.put(each)
+        self._free: SimpleQueue[int] = SimpleQueue()
+        """Numbers of provers that can begin with a proof, each as often as it can. What refers to
+        a proof does not keep the prover of a closed key."""
+        for number in [*range(len(provers))] * PROOFS_IN_FLIGHT:
+            self._free.put(number)
         self._finishers = ThreadPoolExecutor(len(provers), "groth16")
 
     @classmethod
@@ -206,19 +209,20 @@ class ProvingKey:
         require_fit(witness, self._curve, self.n_signals, "the key")
         secret = Blinding(self._curve, parse_blinding(self._curve, blinding))
         public = [witness[each] for each in range(1, self.verification_key.n_public + 1)]
-        prover = self._free.get()
+        number = self._free.get()
         try:
+            provers = self._provers
             self._check_usable()  # here for a thread that waited while another one closed the key
-            pending = prover.submit(witness.words, secret)
+            pending = provers[number].submit(witness.words, secret)
         except BaseException:
-            self._free.put(prover)
+            self._free.put(number)
             raise
 
         def finish(checks: bool) -> Proved:
             try:
                 sums = pending.fetch()
             finally:
-                self._free.put(prover)
+                self._free.put(number)
             proof = secret.finish(sums, self._glv)
             if checks and not verify(self.verification_key, public, proof):
                 raise WitnessError(
@@ -242,12 +246,15 @@ class ProvingKey:
             self._closed = True
         for _ in range(len(self._provers) * PROOFS_IN_FLIGHT):
             self._free.get()  # proofs under way give their provers back
+        self._free.put(0)  # wakes threads that wait, one by one, which find the key closed
         self._finishers.shutdown()
+        devices = [each.device for each in self._provers]
+        self._provers = []
         try:
-            for each in self._provers:
-                each.wipe()
+            for each in devices:
+                with suppress(DeviceLostError):  # its memory is never used again
+                    each.overwrite_secrets()
         finally:
-            self._provers.clear()
             self._resources.close()
 
     def __enter__(self) -> Self:

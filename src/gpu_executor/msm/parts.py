@@ -7,6 +7,7 @@ computes the part before, and the memory stays bounded. `run.py` runs them.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -375,7 +376,7 @@ class MemoryMeter:
 
     backend = "none"
     runs_kernels = True
-    f64_limbs = closed = is_recording = False
+    f64_limbs = closed = is_recording = makes_secrets = False
     bytes_per_product = 0.0
     free_memory = 0
 
@@ -389,6 +390,11 @@ class MemoryMeter:
         self.nbytes += round_up_to_class(made.nbytes)
         self.largest = max(self.largest, made.nbytes)
         return made
+
+    def secret_arrays(self, secret: bool = True) -> contextlib.nullcontext[None]:
+        return contextlib.nullcontext()
+
+    def overwrite_secrets(self) -> None: ...
 
     def keep_memory(self, nbytes: int) -> None: ...
 

@@ -1,7 +1,8 @@
 """Runs MSMs on a device, in the parts that `parts.py` plans.
 
 A part is one run of the stages. The results of the parts of the points are added. An interrupt
-(Ctrl-C) ends a call between two parts.
+(Ctrl-C) ends a call between two parts. Scalars may be secret (`ArrayDevice.secret_arrays`); points
+are not.
 """
 
 from __future__ import annotations
@@ -54,14 +55,15 @@ def _submit_parts(
     recorded. An interrupt ends it, and the parts that were submitted complete.
     """
     results: list[tuple[Range, DeviceArray]] = []
-    records = parts.records and not device.is_recording
+    records = parts.records and _may_record(device)
     for points in parts.point_ranges:
         loaded: DeviceArray | None = None
         for msms in parts.batch_ranges:
             if len(results) >= PARTS_IN_FLIGHT and not device.is_recording:
                 device.wait_for(results[-PARTS_IN_FLIGHT][1])
             if loaded is None or not parts.part.shares_points:
-                loaded = load_points((msms, points))
+                with device.secret_arrays(False):
+                    loaded = load_points((msms, points))
             plan = parts.plan_range(msms, points)
             result = make_points(device, curve, plan.batch)
             if parts.slices is not None and records:
@@ -73,6 +75,12 @@ def _submit_parts(
                 submit_msm(device, curve, plan, *arrays, has_table=has_table, records=records)
             results.append(((msms, points), result))
     return results
+
+
+def _may_record(device: ArrayDevice) -> bool:
+    """Whether the arrays and commands of a call may be cached for the next one. Those arrays have
+    copies of the scalars, so not if these are secret."""
+    return not device.is_recording and not device.makes_secrets
 
 
 def _load_slice(device: ArrayDevice, scalars: ElementData, points: slice) -> DeviceArray:
@@ -201,7 +209,7 @@ def run_sets(
     batch = math.prod(scalars.shape) // (plan.points * scalars.shape[-1])
     own = dataclasses.replace(plan, batch=batch, msms_per_set=msms_per_set)
     result = make_points(device, curve, batch)
-    records = not device.is_recording
+    records = _may_record(device)
     arrays = tables, scalars, lambda: scalars, result
     submit_msm(device, curve, own, *arrays, has_table=True, records=records)
     return result

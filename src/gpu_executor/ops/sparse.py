@@ -67,27 +67,29 @@ class SparseMatrix:
         """The records of row i are those from starts[i] to starts[i + 1]. Its sum goes to
         targets[i], or to i; a target is given once."""
         self._device, self._prime, self._records = device, prime, records
-        rows = len(starts) - 1
-        places = np.arange(rows) if targets is None else targets
+        self.rows = len(starts) - 1
+        places = np.arange(self.rows) if targets is None else targets
         direct, *levels = plan_pieces(starts, places)
         self._direct = device.put(direct)
         self._levels = [device.put(each) for each in levels]
-        self.partials = [make_elements(device, prime, len(each)) for each in levels[:-1]]
-        """Sums of pieces of long rows, which a product leaves behind."""
         self._kernel = sparse_kernel(prime, f64_limbs=with_f64_limbs(device, prime))
 
     @property
     def nbytes(self) -> int:
         """Bytes of device memory."""
-        arrays = self._records, self._direct, *self._levels, *self.partials
+        arrays = self._records, self._direct, *self._levels
         return sum(each.nbytes for each in arrays)
 
     def multiply(self, x: DeviceArray, sums: DeviceArray) -> None:
         """Submit the product with the vector x; every row has its element of `sums`."""
-        outputs = [*self.partials, sums]
+        # Sums of pieces of long rows.
+        partials = [
+            make_elements(self._device, self._prime, len(each)) for each in self._levels[:-1]
+        ]
+        outputs = [*partials, sums]
         steps = [self._make_dispatch(x, self._direct, sums, weighted=True)]
         for level, (pieces, output) in enumerate(zip(self._levels, outputs, strict=False)):
-            source = self.partials[level - 1] if level else x
+            source = partials[level - 1] if level else x
             steps.append(self._make_dispatch(source, pieces, output, weighted=not level))
         self._device.submit([each for each in steps if each is not None])
 

@@ -49,6 +49,12 @@ class _Capture(threading.local):
     """The storages that were made meanwhile."""
 
 
+class _Secrecy(threading.local):
+    """Whether a thread makes secret arrays."""
+
+    is_on = False
+
+
 class StepDevice(ABC):
     """Device arrays of a backend that runs kernels: most of an `ArrayDevice`."""
 
@@ -64,7 +70,7 @@ class StepDevice(ABC):
     ) -> None:
         """`note_call` gets the bytes of the arrays that steps need at once."""
         self.info = info
-        self._capture = _Capture()
+        self._capture, self._secrecy = _Capture(), _Secrecy()
         self._binder = StepBinder(self, make_status_word, note_call, copies, forms)
 
     @abstractmethod
@@ -90,6 +96,21 @@ class StepDevice(ABC):
     def is_recording(self) -> bool:
         """Whether this thread records a graph."""
         return self._capture.steps is not None
+
+    @property
+    def makes_secrets(self) -> bool:
+        """Whether the arrays are secret that this thread makes."""
+        return self._secrecy.is_on
+
+    @contextlib.contextmanager
+    def secret_arrays(self, secret: bool = True) -> Iterator[None]:
+        """Arrays that this thread makes inside the `with` are secret, or not secret: the memory of
+        secret ones is overwritten when they are gone, before anything else gets it."""
+        before, self._secrecy.is_on = self._secrecy.is_on, secret
+        try:
+            yield
+        finally:
+            self._secrecy.is_on = before
 
     def copy(self, array: DeviceArray) -> DeviceArray:
         """A contiguous copy of an array."""
@@ -184,13 +205,14 @@ class StepDevice(ABC):
         """Stop recording; return what was recorded, unless it is to be discarded. With `reorders`,
         independent steps are recorded as neighbours, so that they may overlap."""
         steps, self._capture.steps = self._capture.steps, None
+        made, self._capture.made = self._capture.made, []  # the graph alone keeps them
         assert steps is not None
         if discard:
             return None
         bound = self._binder.bind(steps, recorded=True)
         if reorders:
             bound = order_by_depth(bound)
-        return self._record_bound(bound, self._capture.made, len(steps))
+        return self._record_bound(bound, made, len(steps))
 
     @contextlib.contextmanager
     def pause_capture(self) -> Iterator[None]:

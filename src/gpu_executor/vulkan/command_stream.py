@@ -13,6 +13,9 @@ it: the device runs those operations later. So a loop that drops its results nee
 or two of them, and its commands bind the same ranges every time. The memory returns to the pool
 when the device has completed the last submission that uses it. Staging memory, which the host
 writes, is kept alive until then.
+
+Memory that held secrets serves other secrets only, and is filled with zeros before it returns to
+the pool. When the stream is closed, that of arrays that still exist is, too.
 """
 
 from __future__ import annotations
@@ -29,13 +32,14 @@ from gpu_executor.calls.dispatch import Dispatch
 from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.common.lru import LruCache
 from gpu_executor.errors import ClosedError, DeviceLostError, GpuError, OutOfMemoryError
-from gpu_executor.steps.bound_steps import BoundStep, CallDispatch, Copy, Write
+from gpu_executor.steps.bound_steps import BoundStep, CallDispatch, Copy, Fill, Write
 from gpu_executor.steps.status import StatusCheck
 from gpu_executor.steps.step_binder import StorageStep
 from gpu_executor.steps.storage import DeviceStorage
 from gpu_executor.vulkan.binding import Handle, vk
 from gpu_executor.vulkan.commands import COPIES, HOST, KERNELS, CommandPool, Recorder
 from gpu_executor.vulkan.descriptors import VALUES_PER_BINDING, DescriptorSet, TransientSets
+from gpu_executor.vulkan.dropped_memory import DroppedMemory
 from gpu_executor.vulkan.memory import Allocation, Owner, Purpose
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.step_recorder import (
@@ -50,11 +54,18 @@ MAX_IN_FLIGHT = 64
 """Submissions in flight; one more waits for the oldest."""
 MAX_CACHED_COMMANDS = 128
 """Cached command buffers. More exist only while more are in flight."""
+ZEROS = bytes(4)
 
 
 def _get_name(steps: Sequence[StorageStep]) -> str:
     work = steps[0].work if steps else None
     return work.kernel.name if isinstance(work, Dispatch | CallDispatch) else "a copy"
+
+
+def _serves_host(step: StorageStep) -> bool:
+    """Whether the host uses memory that a step writes: a status word, or staging memory."""
+    is_overwritten = isinstance(step.work, Fill) and step.staging is not None
+    return step.check is not None or is_overwritten
 
 
 @dataclass(slots=True, eq=False)
@@ -112,11 +123,7 @@ class CommandStream:
         """Oldest first."""
         self._completed = 0
         """A timeline value up to which the device has completed everything."""
-        self._dropped: deque[tuple[int, Allocation]] = deque()
-        """Memory of storages that are gone, with the timeline value of its last use. Finalizers
-        append to it, in any thread and at any point."""
-        self._reusable: dict[int, list[tuple[int, Allocation]]] = {}
-        """The same memory by size; the device may still use it."""
+        self._dropped = DroppedMemory(resources.memory)
         self._wait = self._timeline.prepare_wait()
         self._released_graphs: deque[CapturedGraph] = deque()
         self._failed: list[StatusCheck] = []
@@ -131,18 +138,7 @@ class CommandStream:
         with self._lock:
             self._check_open()
             self._make_room()
-            if self._freed_blocks != self._memory.freed_blocks:
-                self._forget_cached()
-            key = self._make_key(steps)
-            recorded = None if key is None else self._cached.get(key)
-            if recorded is None:
-                recorded = self._record_anew(steps)
-                if key is None:
-                    self._unused.append(recorded)
-                else:
-                    self._cached[key] = recorded
-            elif key is not None:
-                self._cached.move_to_end(key)
+            recorded = self._find_commands(steps)
             checks = [step.check for step in steps if step.check is not None]
             staging = steps[0].staging if len(steps) == 1 else None
             try:
@@ -196,11 +192,12 @@ class CommandStream:
         """
         self._released_graphs.append(graph)
 
-    def allocate_array(self, nbytes: int) -> tuple[int, Allocation]:
+    def allocate_array(self, nbytes: int, *, is_secret: bool) -> tuple[int, Allocation]:
         """Allocate memory of a device array. It is memory that submissions of this stream may still
-        use, up to the timeline value that is returned, if there is some of that size."""
-        if self._dropped or self._reusable:
-            found = self._reuse(self._memory.round_up_to_class(nbytes))
+        use, up to the timeline value that is returned, if there is some of that size. A secret one
+        gets that of another secret, too."""
+        if self._dropped:
+            found = self._reuse(self._memory.round_up_to_class(nbytes), is_secret=is_secret)
             if found is not None:
                 return found
         return 0, self.allocate(Purpose.DEVICE, nbytes, "device array")
@@ -219,20 +216,19 @@ class CommandStream:
 
         `last_use` is the timeline value of the last submission that uses it.
         """
-        if last_use <= self._completed:
+        if last_use <= self._completed and not allocation.is_secret:
             self._memory.release_when_possible(allocation)
         else:
-            self._dropped.append((last_use, allocation))
+            self._dropped.add(last_use, allocation)
 
     def count_reusable(self) -> int:
         """The bytes of arrays that are gone and that submissions in flight use; 0 if another thread
         is busy."""
         self.release_completed()
-        if not self._reusable or not self._lock.acquire(blocking=False):
+        if not self._dropped or not self._lock.acquire(blocking=False):
             return 0
         try:
-            self._sort_dropped()
-            return sum(each.nbytes for found in self._reusable.values() for _, each in found)
+            return self._dropped.count_bytes()
         finally:
             self._lock.release()
 
@@ -241,8 +237,20 @@ class CommandStream:
         with self._lock:
             if self._in_flight:
                 self._wait_for(self._in_flight[-1].value)
-            self._release_memory()
             self._recycle_released_graphs()
+            if self._dropped.has_secrets and not self.closed:
+                self._wait_for(self._overwrite_dropped())
+            self._dropped.release(self._completed)
+
+    def overwrite_secrets(self) -> None:
+        """Overwrite the memory of secrets that are gone, after everything submitted before; returns
+        at once. Does nothing when the stream is closed, since that overwrites all of it."""
+        with self._lock:
+            if not self.closed:
+                self._release_up_to(self._timeline.count_completed())
+                self._recycle_released_graphs()
+                if self._dropped.has_secrets:
+                    self._overwrite_dropped()
 
     def synchronize(self) -> None:
         """Wait like `wait`, and raise the first error that a checked call found since the last
@@ -271,9 +279,10 @@ class CommandStream:
 
     def release_completed(self) -> None:
         """Release what completed submissions use; does nothing if another thread is busy."""
-        used = self._in_flight or self._dropped or self._reusable
-        if used and self._lock.acquire(blocking=False):
+        if (self._in_flight or self._dropped) and self._lock.acquire(blocking=False):
             try:
+                if self._dropped.has_secrets and not self.closed:
+                    self._overwrite_dropped()
                 self._release_up_to(self._timeline.count_completed())
             finally:
                 self._lock.release()
@@ -281,6 +290,10 @@ class CommandStream:
     def close(self) -> None:
         """Wait for the device and free everything; nothing can be submitted afterwards."""
         with self._lock:
+            if not self.closed:
+                with contextlib.suppress(GpuError):  # the device is lost
+                    self._overwrite_dropped()
+                    self._overwrite(self._memory.list_secrets())
             self.closed = True
             interrupt = None
             if self._in_flight:
@@ -288,7 +301,7 @@ class CommandStream:
                 self._wait.signal_value[0] = newest
                 interrupt = self._timeline.wait_uninterrupted(self._wait)
                 self._release_up_to(newest)
-            self._release_memory()
+            self._dropped.release(self._completed)
             self._forget_cached()
             self._recycle_released_graphs(finished=True)
             for recorded in self._unused:
@@ -316,6 +329,32 @@ class CommandStream:
         self.dispatches += len(recorded.dispatches)
         self.barriers += recorded.barriers
 
+    def _overwrite_dropped(self) -> int:
+        """Overwrite the memory of secrets that are gone; returns the timeline value of the
+        submission."""
+        value, entries = 0, self._dropped.take_secrets()
+        try:
+            value = self._overwrite([allocation for _, allocation in entries])
+        finally:  # it still holds secrets if the device may not have the submission
+            for last_use, allocation in entries:
+                self._dropped.add(max(last_use, value), allocation)
+        return value
+
+    def _overwrite(self, allocations: Sequence[Allocation]) -> int:
+        """Fill memory with zeros; returns the timeline value of the submission."""
+        if not allocations:
+            return 0
+        steps = [
+            BoundStep[DeviceStorage](
+                Fill(each.buffer, each.offset, each.nbytes, ZEROS), (), 0, staging=each
+            )
+            for each in allocations
+        ]
+        recorded = self._find_commands(steps)
+        self._submit(recorded, _InFlight("a fill", None, ()))
+        self._memory.note_overwritten(allocations)
+        return recorded.value
+
     def _make_room(self) -> None:
         """Release what is completed; with MAX_IN_FLIGHT in flight, wait for the oldest."""
         if self._in_flight:
@@ -337,41 +376,16 @@ class CommandStream:
                 check.passed = check.find_error() is None
                 if not check.passed:
                     self._failed.append(check)
-        if self._dropped or self._reusable:
-            self._release_memory()
+        if self._dropped:
+            self._dropped.release(self._completed)
 
-    def _sort_dropped(self) -> None:
-        while self._dropped:
-            entry = self._dropped.popleft()
-            self._reusable.setdefault(entry[1].nbytes, []).append(entry)
-
-    def _release_memory(self) -> None:
-        """Return dropped memory to the pool that the device no longer uses."""
-        self._sort_dropped()
-        for nbytes, entries in list(self._reusable.items()):
-            used = [entry for entry in entries if entry[0] > self._completed]
-            for last_use, allocation in entries:
-                if last_use <= self._completed:
-                    self._memory.release_when_possible(allocation)
-            if used:
-                self._reusable[nbytes] = used
-            else:
-                del self._reusable[nbytes]
-
-    def _reuse(self, nbytes: int) -> tuple[int, Allocation] | None:
-        """Take dropped memory of this size, the latest first, with its last use; None if there is
-        none, or if another thread is busy."""
+    def _reuse(self, nbytes: int, *, is_secret: bool) -> tuple[int, Allocation] | None:
+        """Take dropped memory of this size, with its last use; None if there is none, or if another
+        thread is busy."""
         if not self._lock.acquire(blocking=False):
             return None
         try:
-            self._sort_dropped()
-            entries = self._reusable.get(nbytes)
-            if entries is None:
-                return None
-            found = entries.pop()
-            if not entries:
-                del self._reusable[nbytes]
-            return found
+            return self._dropped.take(nbytes, is_secret=is_secret)
         finally:
             self._lock.release()
 
@@ -400,11 +414,27 @@ class CommandStream:
             elif isinstance(work, Write):
                 return None  # its data rarely come again
             else:
-                key.append(work)
+                key += work, step.staging is not None
             key += step.bindings
             if len(steps) > 1:
                 key.append(step.inputs)
         return tuple(key)
+
+    def _find_commands(self, steps: Sequence[StorageStep]) -> StreamCommands:
+        """The cached commands of steps, recorded if there are none."""
+        if self._freed_blocks != self._memory.freed_blocks:
+            self._forget_cached()
+        key = self._make_key(steps)
+        recorded = None if key is None else self._cached.get(key)
+        if recorded is None:
+            recorded = self._record_anew(steps)
+            if key is None:
+                self._unused.append(recorded)
+            else:
+                self._cached[key] = recorded
+        elif key is not None:
+            self._cached.move_to_end(key)
+        return recorded
 
     def _record_anew(self, steps: Sequence[StorageStep]) -> StreamCommands:
         recorded = self._acquire_commands()
@@ -413,7 +443,7 @@ class CommandStream:
                 resolve = functools.partial(self._resolve, recorded)
                 recorded.barriers = record_steps(recorder, steps, resolve)
                 recorder.barrier_all()
-                if any(step.check is not None for step in steps):
+                if any(_serves_host(step) for step in steps):
                     recorder.barrier(COPIES | KERNELS, HOST)
         except BaseException:
             self._release_references(recorded)
@@ -464,6 +494,8 @@ class CommandStream:
             )
         if self._released_graphs:
             self._recycle_released_graphs()
+            if self._dropped.has_secrets:
+                self._overwrite_dropped()
 
     def _release_references(self, recorded: StreamCommands) -> None:
         """Release everything that commands refer to; the device has completed them."""

@@ -174,12 +174,15 @@ class DeviceMemory(StepDevice):
         """An uninitialized array."""
         self._idle_memory.settle_if_exceeded()
         nbytes, tables = math.prod(shape) * dtype.itemsize, self._tables.allocations
+        is_secret = self._secrecy.is_on
         if tables is None:
-            last_use, allocation = self.stream.allocate_array(max(nbytes, 1))
+            last_use, allocation = self.stream.allocate_array(max(nbytes, 1), is_secret=is_secret)
         else:
             last_use = 0
             allocation = self.stream.allocate(Purpose.DEVICE, max(nbytes, 1), "table")
             tables.append(allocation)
+        if is_secret:
+            self._memory.mark_secret(allocation)
         storage = VulkanStorage(self, allocation, nbytes, last_use)
         self._note_made(storage)
         return DeviceArray(shape, dtype, storage)
@@ -221,6 +224,8 @@ class DeviceMemory(StepDevice):
         if allocation.block.purpose is not purpose:  # it is not device memory
             self._memory.release(allocation)
             return self.put(array)
+        if self.makes_secrets:
+            self._memory.mark_secret(allocation)
         made = DeviceArray(
             array.shape, to_native(array.dtype), VulkanStorage(self, allocation, array.nbytes)
         )
@@ -270,7 +275,7 @@ class DeviceMemory(StepDevice):
                 keep_alive = storage, imported
                 target = None if imported is None else target
             found = None if target is None else (out, target)
-        elif nbytes >= MIN_RECYCLED_BYTES:
+        elif nbytes >= MIN_RECYCLED_BYTES and not source.is_secret:
             found = self._recycled.make_one(array.shape, array.dtype, nbytes)
         if found is not None:  # the device writes to the host's array
             fetched, target = found
@@ -305,6 +310,12 @@ class DeviceMemory(StepDevice):
         for check in storage.checks:
             check.raise_error()
 
+    def overwrite_secrets(self) -> None:
+        """Overwrite the memory of secret arrays that are gone now, after everything submitted
+        before."""
+        if self.stream is not DISOWNED:
+            self.stream.overwrite_secrets()
+
     def synchronize(self) -> None:
         """Wait for everything submitted before; raises the first error that a call found."""
         self.stream.synchronize()
@@ -318,7 +329,11 @@ class DeviceMemory(StepDevice):
         with self._cache_lock:
             found = self._cache.use(key)
             if found is None:
-                with self.pause_capture(), self._collect_tables() as allocations:
+                with (
+                    self.pause_capture(),
+                    self.secret_arrays(False),
+                    self._collect_tables() as allocations,
+                ):
                     found = self._cache[key] = _CachedValue(make(), allocations, 0)
                 self._lend(self._cache.evict(MAX_CACHED))
             found.last_used = time.monotonic_ns()

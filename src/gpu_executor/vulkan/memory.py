@@ -20,7 +20,7 @@ import itertools
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from typing import Literal, get_args
 
@@ -191,6 +191,8 @@ class Allocation:
     nbytes: int
     owner: Owner | None = "slot"
     """Only the pool changes it; None once it is released."""
+    is_secret: bool = False
+    """Whether its bytes must be overwritten before the pool gets it back (`mark_secret`)."""
 
     @property
     def buffer(self) -> Handle:
@@ -266,6 +268,8 @@ class MemoryPool:
         self._lock = _FinalizerLock(self._released_later, self._release)
         self._hits = self._misses = self._used = self._in_arrays = self._held = 0
         self._owned: dict[Owner, int] = dict.fromkeys(get_args(Owner), 0)
+        self._secrets: set[Allocation] = set()
+        """Allocations that are not overwritten yet."""
         self.kept = 0
         """The bytes of the blocks, less those of allocations with an owner in LENT, less the free
         bytes beside these: what is idle or used by running calls."""
@@ -317,6 +321,22 @@ class MemoryPool:
         """Release from a finalizer, which may run while this thread holds the pool's lock."""
         self._released_later.append(allocation)
         self._lock.work_off()
+
+    def mark_secret(self, allocation: Allocation) -> None:
+        """Note that an allocation gets secret bytes: its user overwrites it before it is
+        released."""
+        allocation.is_secret = True
+        self._secrets.add(allocation)
+
+    def note_overwritten(self, allocations: Iterable[Allocation]) -> None:
+        """Note that allocations hold no secrets any more."""
+        for allocation in allocations:
+            allocation.is_secret = False
+            self._secrets.discard(allocation)
+
+    def list_secrets(self) -> list[Allocation]:
+        """The allocations that hold secrets."""
+        return list(self._secrets)
 
     def lend(self, allocation: Allocation, owner: Owner) -> None:
         """Change the owner of an allocation to one in LENT, unless it was released meanwhile."""
@@ -480,6 +500,7 @@ class MemoryPool:
         if self._closed and block not in self._blocks:
             return  # it was freed when the pool was closed
         assert owner is not None, "it is released once"
+        assert not allocation.is_secret, "it is overwritten before"
         allocation.owner = None
         block.give_back(allocation.offset, nbytes)
         self._owned[owner] -= nbytes

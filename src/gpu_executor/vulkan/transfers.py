@@ -1,9 +1,9 @@
 """Transfers between NumPy arrays and device arrays.
 
 `Upload` copies to the device, in the order of the command stream. A small array becomes part of the
-commands. A larger one goes through staging memory in segments: the device copies one segment while
-the host fills the next, and the caller goes on before the device has copied the last segments. Only
-an array in mapped memory is waited for.
+commands, unless it is secret. A larger one goes through staging memory in segments: the device
+copies one segment while the host fills the next, and the caller goes on before the device has
+copied the last segments. Only an array in mapped memory is waited for.
 
 `Readback` copies from the device, in the same order, and waits for the result.
 
@@ -58,10 +58,19 @@ class StagingSegment:
     __slots__ = ("__weakref__", "allocation")
 
     def __init__(
-        self, memory: MemoryPool, stream: CommandStream, purpose: Purpose, nbytes: int
+        self,
+        memory: MemoryPool,
+        stream: CommandStream,
+        purpose: Purpose,
+        nbytes: int,
+        *,
+        is_secret: bool,
     ) -> None:
+        """With `is_secret` it is overwritten before."""
         self.allocation = stream.allocate(purpose, nbytes, "staging")
-        weakref.finalize(self, memory.release_when_possible, self.allocation).atexit = False
+        if is_secret:
+            memory.mark_secret(self.allocation)
+        weakref.finalize(self, stream.release, self.allocation, 0).atexit = False
 
     def view(self, nbytes: int) -> Array:
         """The first bytes as a NumPy array."""
@@ -110,7 +119,7 @@ class Upload:
         if not array.nbytes:
             return
         target = storage.allocation
-        if array.nbytes <= MAX_UPDATE_BYTES:
+        if array.nbytes <= MAX_UPDATE_BYTES and not target.is_secret:
             data = np.ascontiguousarray(array, to_native(array.dtype)).tobytes()
             data += bytes(-len(data) % 4)  # every allocation has room for the padding
             self._stream.write(target.buffer, target.offset, data, storage)
@@ -129,7 +138,7 @@ class Upload:
         is_one = array.nbytes <= SEGMENT_BYTES
         purpose = self._memory.input_purpose if is_one else Purpose.UPLOAD
         for segment in split_segments(flatten(array)):
-            staging = self._allocate_segment(len(segment), purpose)
+            staging = self._allocate_segment(len(segment), purpose, is_secret=target.is_secret)
             self._copy_threads.copy([(staging.view(len(segment)), segment)])
             source = staging.allocation
             copy = Copy(source.buffer, source.offset, target.buffer, offset, len(segment))
@@ -146,12 +155,14 @@ class Upload:
         submitted later see it."""
         self._copy_threads.copy([(mapped_view(target, 0, array.nbytes, BYTES), flatten(array))])
 
-    def _allocate_segment(self, nbytes: int, purpose: Purpose) -> StagingSegment:
+    def _allocate_segment(
+        self, nbytes: int, purpose: Purpose, *, is_secret: bool
+    ) -> StagingSegment:
         """Another segment; with SEGMENTS_IN_FLIGHT in flight it waits until the device has read
         one."""
         while len(self._segments) >= SEGMENTS_IN_FLIGHT and self._stream.wait_for_oldest():
             pass
-        segment = StagingSegment(self._memory, self._stream, purpose, nbytes)
+        segment = StagingSegment(self._memory, self._stream, purpose, nbytes, is_secret=is_secret)
         self._segments.add(segment)
         return segment
 
@@ -193,7 +204,7 @@ class Readback:
         started: deque[tuple[_CopyInFlight, StagingSegment, Array]] = deque()
         with self._lock:
             segments = split_segments(target)
-            stagings = self._allocate_segments(segments)
+            stagings = self._allocate_segments(segments, is_secret=source.is_secret)
             for number, segment in enumerate(segments):
                 if number < len(stagings):
                     in_flight, staging = self._acquire_copy(number), stagings[number]
@@ -272,14 +283,21 @@ class Readback:
             invalidate_block(self._device, block)
         self._copy_threads.copy([(segment, staging.view(len(segment)))])
 
-    def _allocate_segments(self, segments: Sequence[Array]) -> list[StagingSegment]:
+    def _allocate_segments(
+        self, segments: Sequence[Array], *, is_secret: bool
+    ) -> list[StagingSegment]:
         """Staging memory for SEGMENTS_IN_FLIGHT segments; for fewer if memory is short."""
         made: list[StagingSegment] = []
         for segment in segments[:SEGMENTS_IN_FLIGHT]:
             try:
-                made.append(
-                    StagingSegment(self._memory, self._stream, Purpose.READBACK, len(segment))
+                staging = StagingSegment(
+                    self._memory,
+                    self._stream,
+                    Purpose.READBACK,
+                    len(segment),
+                    is_secret=is_secret,
                 )
+                made.append(staging)
             except OutOfMemoryError:
                 if not made:
                     raise
@@ -364,7 +382,11 @@ class ConcurrentUpload:
             each = self._copies[number % SEGMENTS_IN_FLIGHT]
             if each.staging is None:
                 each.staging = StagingSegment(
-                    self._memory, self._stream, Purpose.UPLOAD, len(segment)
+                    self._memory,
+                    self._stream,
+                    Purpose.UPLOAD,
+                    len(segment),
+                    is_secret=target.is_secret,
                 )
             else:
                 self._queue.wait(each.submission)

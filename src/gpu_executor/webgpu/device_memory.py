@@ -167,6 +167,11 @@ class WebGpuMemory(StepDevice):
         self._lent: set[Any] = set()
         """The buffers of arrays. wgpu-py frees a buffer that nothing else refers to when the
         garbage collector finds its array in a cycle, even though the array gives it back here."""
+        self._secrets: set[Any] = set()
+        """Buffers with secrets, which are overwritten before they go back to the pool."""
+        self._released_secrets: deque[Any] = deque()
+        """Buffers of secret arrays that are gone."""
+        self._is_lost = device.is_lost
         self._counting = threading.Lock()
         self._settling = threading.Lock()
         """Held while status words are read for good."""
@@ -201,11 +206,14 @@ class WebGpuMemory(StepDevice):
 
     def release(self, buffer: Any) -> None:
         """Take a buffer back."""
-        self._released.append(buffer)
+        released = self._released_secrets if buffer in self._secrets else self._released
+        released.append(buffer)
 
     def give_back(self) -> bool:
         """Give the buffers of arrays that are gone back to the pool; returns whether there were
         any."""
+        if self._released_secrets:
+            self.overwrite_secrets()
         found = False
         while self._released:
             try:
@@ -219,10 +227,35 @@ class WebGpuMemory(StepDevice):
             found = True
         return found
 
+    def overwrite_secrets(self) -> None:
+        """Overwrite the buffers of secret arrays that are gone now, after everything submitted
+        before. Those of a lost device are never used again."""
+        buffers: list[Any] = []
+        try:
+            while self._released_secrets:
+                buffers.append(self._released_secrets.popleft())
+        except IndexError:  # another thread was faster
+            pass
+        if self.closed or not buffers:  # closing has overwritten all
+            return
+        try:
+            with self._active:
+                self.stream.overwrite(buffers)
+        except BaseException as error:
+            self._released_secrets.extend(buffers)
+            if not isinstance(error, GpuError):
+                raise
+            return
+        self._secrets.difference_update(buffers)
+        self._released.extend(buffers)
+
     def empty(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
         """An uninitialized array."""
         nbytes = math.prod(shape) * dtype.itemsize
-        storage = WebGpuStorage(self, self.allocate(nbytes), nbytes)
+        buffer = self.allocate(nbytes)
+        if self.makes_secrets:
+            self._secrets.add(buffer)
+        storage = WebGpuStorage(self, buffer, nbytes)
         self._note_made(storage)
         return DeviceArray(shape, dtype, storage)
 
@@ -285,6 +318,7 @@ class WebGpuMemory(StepDevice):
     def _read_ranges(self, ranges: Sequence[tuple[Any, int, int]], target: Array) -> None:
         """Copy ranges of buffers, each an offset and a size, to an array, one behind the other."""
         nbytes = sum(size for _, _, size in ranges)
+        is_secret = any(buffer in self._secrets for buffer, _, _ in ranges)
         with self._active:
             (staging,) = self._pool.acquire([(nbytes, self._staging_usage)], wait=False)
             reader = self._queue.make_reader(staging)
@@ -296,6 +330,8 @@ class WebGpuMemory(StepDevice):
                 reader.begin_map(nbytes, self.stream.copy(copies))
                 copy_out(reader.wait(), 0, target)
                 reader.unmap()
+                if is_secret:
+                    self.stream.overwrite([staging])
             except BaseException:
                 self._discarded.append(reader)
                 self._pool.destroy(staging)
@@ -360,7 +396,7 @@ class WebGpuMemory(StepDevice):
         with self._cache_lock:
             found: T | None = self._cache.use(key)
             if found is None:
-                with self.pause_capture():
+                with self.pause_capture(), self.secret_arrays(False):
                     found = self._cache[key] = make()
                 self._cache.evict(MAX_CACHED)
             return found
@@ -377,8 +413,12 @@ class WebGpuMemory(StepDevice):
         self._active, self.closed = DISOWNED, True
 
     def close(self) -> None:
-        """Drop what is cached; arrays that exist are gone."""
+        """Drop what is cached, and overwrite secrets; arrays that exist are gone."""
         with self._cache_lock:
             self._cache.clear()
+        if self._secrets and not self._is_lost():
+            self.stream.overwrite(self._secrets)
+            self.stream.wait()
+        self._secrets.clear()
         self.stream.clear()
         self.closed = True

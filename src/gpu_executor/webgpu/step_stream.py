@@ -7,7 +7,7 @@ encoded anew for each submission; pipelines, bind groups and parameters are cach
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gpu_executor.calls.dispatch import Dispatch
@@ -106,6 +106,11 @@ class StepStream:
         with self._lock:
             self._send(copies)
             return self._last
+
+    def overwrite(self, buffers: Iterable[Any]) -> None:
+        """Fill buffers with zeros, after everything submitted before."""
+        with self._lock:
+            self._send([BufferClear(each, 0, each.size) for each in buffers])
 
     def wait(self) -> None:
         """Wait for everything submitted before."""
