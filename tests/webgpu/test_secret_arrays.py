@@ -66,18 +66,20 @@ def test_closing_overwrites_arrays_that_exist(
     monkeypatch: pytest.MonkeyPatch, *, is_secret: bool
 ) -> None:
     left: list[bytes] = []
-    with gx.WgpuExecutor(settings=gx.Settings()) as gpu:
-        memory = get_memory(gpu)
-        with memory.secret_arrays(is_secret):
-            array = memory.put(PATTERN)
-        clear, storage = memory.stream.clear, memory._binder.find_storage(array)
+    gpu = gx.WgpuExecutor(settings=gx.Settings())
+    memory = get_memory(gpu)
+    arrays = []
+    with memory.secret_arrays(is_secret):
+        arrays.append(memory.put(PATTERN))
+    clear = memory.stream.clear
 
-        def look_and_clear() -> None:
-            left.append(read_buffer(memory, storage.buffer))
-            clear()
+    def look_and_clear() -> None:
+        left.append(read_buffer(memory, memory._binder.find_storage(arrays[0]).buffer))
+        clear()
 
-        monkeypatch.setattr(memory.stream, "clear", look_and_clear)
-    assert (OLD in left[-1]) is not is_secret
-    del array, storage
+    monkeypatch.setattr(memory.stream, "clear", look_and_clear)
+    gpu.close()
+    assert (OLD in left[0]) is not is_secret
+    arrays.clear()
     memory.overwrite_secrets()
     assert not memory._secrets
