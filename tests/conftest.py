@@ -90,8 +90,12 @@ SHARED_PIPELINES = {
         "tests/groth16/test_constraint_check.py",
         "tests/groth16/test_page.py",
         "tests/groth16/test_prove_many.py",
+        "tests/groth16/test_secrets.py",
+        "tests/groth16/test_group_check.py",
+        "tests/groth16/test_zkey_file.py",
         "tests/cli/test_groth16.py",
         "tests/bench/test_groth16.py",
+        "tests/msm/test_joint.py",
     ),
     "small curves": (
         "tests/curves/test_device_small_curves.py",
@@ -106,13 +110,13 @@ GROUPS = {name: group for group, names in SHARED_PIPELINES.items() for name in n
 LONG = (
     "tests/compile_report/test_report.py",
     "tests/vulkan/test_swiftshader_curves.py",
+    "Groth16",
     "tests/vulkan/test_swiftshader.py",
     MAINNET,
     "BLS12-381",
     "tests/cluster",
     "transforms",
     "elements",
-    "Groth16",
     "small curves",
 )
 """The groups that take the longest, which run first. Files of seconds follow, so that no worker

@@ -98,6 +98,7 @@ class FailingPeer:
         raise ProverPeerError("no proof today")
 
 
+@pytest.mark.slow
 def test_a_circuit_is_timed_by_stage_and_beside_other_provers(
     gpu: gx.PersistentVulkanBackend,
 ) -> None:

@@ -76,7 +76,11 @@ def test_the_number_of_sums(prime: int, bits: int, sums: int) -> None:
     assert most_probable**sums <= 2.0**-128
 
 
-@pytest.mark.parametrize("group", GROUPS, ids=str)
+@pytest.mark.parametrize(
+    "group",
+    [GROUPS[0], *(pytest.param(each, marks=pytest.mark.slow) for each in GROUPS[1:])],
+    ids=str,
+)
 def test_one_point_outside_is_found(
     gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch, group: Curve
 ) -> None:

@@ -44,6 +44,7 @@ class Unclosed(ProofWorker):  # type: ignore[misc]
         self._key.close()
 
 
+@pytest.mark.slow
 def test_proofs_appear_beside_their_witnesses(
     gpu: gx.PersistentVulkanBackend, tmp_path: Path
 ) -> None:
