@@ -295,6 +295,38 @@ def test_a_closed_key(gpu: gx.PersistentVulkanBackend) -> None:
         key.prove(witness)
 
 
+def test_a_future_cannot_be_cancelled(get_key: GetKey) -> None:
+    key, witness = get_key("multiplier", "bn128"), load_witness("multiplier", "bn128")
+    for _ in range(2):  # a proof that did not give its place back would stop the next ones
+        futures = [key.submit(witness, blinding=BLINDING) for _ in range(3)]
+        assert not any(each.cancel() for each in futures)
+        expected = read("multiplier", "bn128", ".proof.json")
+        assert [each.result(60)[0].to_json() for each in futures] == [expected] * 3
+
+
+def test_callbacks_of_futures_submit_and_close(gpu: gx.PersistentVulkanBackend) -> None:
+    path, witness = find_data("multiplier", "bn128", ".zkey"), load_witness("multiplier", "bn128")
+    key = groth16.ProvingKey.load(path, device=gpu)
+    submitted, later, is_closed = threading.Event(), [], threading.Event()
+
+    def submit(_: object) -> None:
+        submitted.wait(60)  # until all places are taken, by proofs that only the key's thread ends
+        later.append(key.submit(witness, blinding=BLINDING))
+        later[0].add_done_callback(close)
+
+    def close(_: object) -> None:
+        key.close()
+        is_closed.set()
+
+    first = key.submit(witness, blinding=BLINDING)
+    first.add_done_callback(submit)
+    futures = [first, *(key.submit(witness, blinding=BLINDING) for _ in range(2))]
+    submitted.set()
+    assert is_closed.wait(60)
+    expected = read("multiplier", "bn128", ".proof.json")
+    assert [each.result(60)[0].to_json() for each in futures + later] == [expected] * 4
+
+
 # --- live ---
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import os
 import threading
@@ -27,6 +28,7 @@ from gpu_executor.errors import (
 )
 from gpu_executor.executor import GpuExecutor
 from gpu_executor.groth16.blinding import Blinding, parse_blinding
+from gpu_executor.groth16.finishers import Finishers
 from gpu_executor.groth16.key_device import list_devices
 from gpu_executor.groth16.key_points import Check, KeyLoader, choose_glv
 from gpu_executor.groth16.proof import Proof
@@ -95,7 +97,7 @@ class ProvingKey:
         a proof does not keep the prover of a closed key."""
         for number in [*range(len(provers))] * PROOFS_IN_FLIGHT:
             self._free.put(number)
-        self._finishers = ThreadPoolExecutor(len(provers), "groth16")
+        self._finishers: Finishers[Proved] = Finishers(len(provers), "groth16")
 
     @classmethod
     def load(
@@ -190,7 +192,7 @@ class ProvingKey:
         blinding: tuple[int, int] | None = None,
     ) -> Future[Proved]:
         """Begin with a proof, and return its future. While as many proofs as the devices take are
-        under way, this waits.
+        under way, this waits. The future cannot be cancelled.
 
         Args:
             witness (Witness): The values, as `prove` takes them.
@@ -198,7 +200,7 @@ class ProvingKey:
             blinding (tuple): r and s, for tests.
         """
         finish = self._begin(witness, blinding)
-        return self._finishers.submit(finish, verify)
+        return self._finishers.submit(functools.partial(finish, verify))
 
     def _begin(
         self, witness: Witness, blinding: tuple[int, int] | None
