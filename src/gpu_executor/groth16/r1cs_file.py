@@ -57,6 +57,8 @@ GUESS_STEP = 64
 """How many of them are tried at once."""
 GUESS_RECORDS = 8
 """Records with terms, one after the other, that must look like records before a guess is made."""
+LEAST_WALKS = 16
+"""So many walks take a step together in the time in which one record after the other is read."""
 WRITE_CONSTRAINTS = 1 << 16
 """Constraints that are encoded at once."""
 
@@ -231,13 +233,14 @@ def _find_records(
 def _walk_in_step(
     words: Words32, starts: Positions, limits: Positions
 ) -> tuple[Positions, Positions]:
-    """Walk from each of the starts to the first record at or after its limit. Returns all records
-    before the limits, sorted, and the word where each walk ended."""
+    """Walk from each of the starts to the first record at or after its limit, as long as there are
+    enough walks. Returns all records before the limits, sorted, and the word where each walk ended.
+    """
     ends, lengths = starts.copy(), np.zeros(len(starts), np.int64)
     walks = np.flatnonzero(starts < limits)
     positions, bounds = starts[walks], limits[walks]
     visited = []
-    while walks.size:
+    while walks.size >= LEAST_WALKS:
         visited.append((walks, positions))
         positions = positions + words[positions] * np.int64(TERM_WORDS) + 1
         inside = positions < bounds
@@ -245,6 +248,7 @@ def _walk_in_step(
             ends[walks] = positions
             lengths[walks[~inside]] = len(visited)
             walks, positions, bounds = walks[inside], positions[inside], bounds[inside]
+    ends[walks], lengths[walks] = positions, len(visited)
     # Walk by walk, the records are in order: no sort, which would take most of the time.
     places = np.cumsum(lengths) - lengths
     found = np.empty(int(lengths.sum()), np.int64)
@@ -268,7 +272,7 @@ def _link_walks(
     position, size = 0, len(counts)
     while position < size:
         walk = walk_at.get(position)
-        if walk is None:
+        if walk is None or ends[walk] == position:
             single.append(position)
             position += 1 + TERM_WORDS * counts[position]
         else:
