@@ -106,7 +106,6 @@ def test_coordinates_outside_of_the_field_and_points_off_the_curve_are_read() ->
         (change(("protocol",), None), "the key 'protocol' is missing"),
         (change(("curve",), "secp256k1"), 'the curve is "secp256k1"'),
         (change(("curve",), ["bn128"]), "the curve is a list of 1"),
-        (change(("curve",), None), "the key 'curve' is missing"),
         (change(("pi_b",), None), "the key 'pi_b' is missing"),
         (change(("pi_a",), "1"), 'pi_a: must be a list of 3, not "1"'),
         (change(("pi_a",), ["1", "2"]), "pi_a: must be a list of 3, not a list of 2"),
@@ -148,6 +147,12 @@ def test_what_are_no_public_values_is_refused(text: str) -> None:
         public_from_json(text)
 
 
+def test_a_proof_that_names_no_curve_is_of_bn128() -> None:
+    content = json.loads(PROOF.to_json())
+    del content["curve"]
+    assert Proof.from_json(json.dumps(content)) == PROOF
+
+
 def test_texts_are_strings() -> None:
     for read in (Proof.from_json, public_from_json):
         with pytest.raises(ArgumentTypeError, match="text must be a str, not dict"):
@@ -155,7 +160,7 @@ def test_texts_are_strings() -> None:
 
 
 def test_public_values_that_cannot_be_written_are_refused() -> None:
-    for bad in (["1"], [True], [1.0], "12", None, [None], {1: 2}):
+    for bad in (["1"], [True], [1.0], "12", None, [None], {1: 2}, np.array([1], "m8[ns]")):
         with pytest.raises(ArgumentTypeError, match="public: "):
             public_to_json(bad)  # type: ignore[arg-type]
         with pytest.raises(ArgumentTypeError, match="public: "):

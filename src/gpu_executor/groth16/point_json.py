@@ -59,8 +59,11 @@ def _check_depth(text: str, what: str) -> None:
             raise ProofFileError(f"{what}: lists are nested more than {MAX_DEPTH} deep")
 
 
-def load_object(text: str, what: str) -> tuple[Mapping[str, Any], ProofCurve]:
-    """The content of a text that is an object of Groth16, and its curve."""
+def load_object(
+    text: str, what: str, default_curve: str | None = None
+) -> tuple[Mapping[str, Any], ProofCurve]:
+    """The content of a text that is an object of Groth16, and its curve: the default if the object
+    names none."""
     content = load_json(text, what)
     if not isinstance(content, dict):
         raise ProofFileError(f"{what}: must be a JSON object, not {describe(content)}")
@@ -69,6 +72,8 @@ def load_object(text: str, what: str) -> tuple[Mapping[str, Any], ProofCurve]:
         raise ProofFileError(
             f'{what}: the protocol is {describe(protocol)}; only "{PROTOCOL}" is supported'
         )
+    if default_curve is not None:
+        content = {"curve": default_curve} | content
     name = get_value(content, "curve", what)
     if name not in CURVE_NAMES:
         known = " and ".join(f'"{each}"' for each in CURVE_NAMES)

@@ -66,9 +66,10 @@ class Proof:
     def from_json(text: str) -> Proof:
         """The proof of a proof.json; `ProofFileError` if the text is no proof of Groth16.
 
-        Points that are not in their groups are read as they are, and `verify` returns False.
+        Points that are not in their groups are read as they are, and `verify` returns False. A
+        proof that names no curve, such as those of rapidsnark, is of bn128.
         """
-        content, curve = load_object(text, "proof")
+        content, curve = load_object(text, "proof", default_curve="bn128")
         pi_a, pi_b, pi_c = (
             parse_point(get_value(content, key, "proof"), group, f"proof: {key}")
             for key, group in (("pi_a", curve.g1), ("pi_b", curve.g2), ("pi_c", curve.g1))
@@ -126,7 +127,9 @@ def parse_public(public: PublicValues) -> list[int]:
             f"public: must be a list or a tuple of integers, not {type(public).__name__}"
         )
     for index, value in enumerate(public):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        # A time of NumPy is one of its integers, too.
+        is_other = isinstance(value, bool | np.timedelta64)
+        if is_other or not isinstance(value, int | np.integer):
             raise ArgumentTypeError(
                 f"public: value {index} must be an integer, not {type(value).__name__}; "
                 "public_from_json reads the strings of a public.json"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from typing import Any, NoReturn
 
 import numpy as np
@@ -37,6 +37,8 @@ VERSION = 2
 HEADER, VALUES = 1, 2
 NAMES = {HEADER: "header", VALUES: "values"}
 VALUE_WORDS = 8
+NOT_VALUES = (str, bytes, bytearray, memoryview, Mapping, Set)
+"""What can be iterated and is no list of integers: texts, bytes and what has no order."""
 
 
 class Witness:
@@ -71,7 +73,8 @@ class Witness:
         if isinstance(values, np.ndarray) and values.ndim != 1:
             words = _copy_words(values)
         else:
-            if not isinstance(values, Iterable) or isinstance(values, str):
+            is_time = isinstance(values, np.ndarray) and values.dtype.kind in "mM"
+            if is_time or isinstance(values, NOT_VALUES) or not isinstance(values, Iterable):
                 raise ArgumentTypeError(
                     f"values must be integers or an array of words, not {describe(values)}"
                 )
