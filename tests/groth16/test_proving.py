@@ -23,8 +23,10 @@ from gpu_executor.errors import (
     ProofFileError,
     WitnessError,
 )
+from gpu_executor.groth16.proof_curve import get_proof_curve
 from gpu_executor.groth16.zkey_file import B2, A, H, ZkeyFile
 from gpu_executor.ops.host_points import get_arithmetic
+from gpu_executor.ops.point_bytes import find_codes
 from tests.support.circuits import BLINDING, CURVES, IN_DATA, INPUTS, SEED, find_data
 from tests.support.proof_files import COORDINATE, Q, find_section
 from tests.support.snarkjs import Snarkjs
@@ -407,3 +409,13 @@ def test_a_proof_by_webgpu() -> None:
         groth16.ProvingKey.load(find_data("arrays", "bn128", ".zkey"), device=device) as key,
     ):
         check_case(key, "arrays", "bn128")
+
+
+def test_no_points_are_checked_by_webgpu() -> None:
+    """As those of the section C of a key without private signals."""
+    group = get_proof_curve("bn128").g1
+    with gx.WgpuExecutor() as device:
+        (own,) = device.array_devices
+        layout = group.get_layout("affine")
+        points = own.put(np.zeros((0, *layout.element_shape), layout.column_dtype))
+        assert find_codes(group.key, points).numpy().shape == (0,)

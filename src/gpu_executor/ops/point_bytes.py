@@ -120,6 +120,8 @@ def find_codes(curve: CurveKey, points: DeviceArray) -> DeviceArray:
     assert curve.degree == 1 or (curve.degree == 2 and curve.nonresidue == curve.prime.modulus - 1)
     count = count_points(curve, points)
     codes = device.empty((count,), WORD)
+    if not count:
+        return codes
     coefficients = _put_elements(device, curve.prime, *curve.a, *curve.b)
     kernel = encoding_kernel(curve.prime, "on_curve")
     for part in split_axes((count,), count_bindable(device, curve)):
