@@ -112,6 +112,19 @@ def test_the_exit_code_says_whether_a_proof_is_valid(tmp_path: Path) -> None:
         assert failed.output.count("\n") == 1
 
 
+@pytest.mark.parametrize("error", [BrokenPipeError(), SystemExit(1), MemoryError()])
+def test_output_that_cannot_be_written_does_not_say_that_a_proof_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def refuse(_text: str) -> None:
+        raise error  # SystemExit is what rich raises where nobody reads a pipe
+
+    monkeypatch.setattr(command, "print_text", refuse)
+    suffixes = ".vk.json", ".public.json", ".proof.json"
+    files = [str(find_data("multiplier", "bn128", each)) for each in suffixes]
+    assert run("verify", *files).exit_code == 2
+
+
 def test_a_witness_of_another_circuit_is_refused_before_the_key_is_loaded(
     tmp_path: Path, shared: list[object]
 ) -> None:

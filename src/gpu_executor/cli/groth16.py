@@ -41,8 +41,11 @@ class ProofGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:
-            raise
+        except (BrokenPipeError, SystemExit):  # nobody reads the output; rich and click end with 1
+            _discard_output()
+            return ctx.exit(NOT_DONE)
+        except MemoryError as error:
+            message = f"not enough memory: {error}"
         except GpuError as error:
             message = str(error)
         except OSError as error:
@@ -59,6 +62,12 @@ def groth16() -> None:
     The files are those of snarkjs: .zkey, .wtns, .r1cs, .ptau, proof.json, public.json and
     verification_key.json. The exit code is 1 if a proof is not valid, and 2 for every error.
     """
+
+
+def _discard_output() -> None:
+    """Let what is left of the standard output go nowhere: Python writes it at its end."""
+    with contextlib.suppress(OSError, ValueError), Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def make_key_options(command: Command) -> Command:
@@ -159,7 +168,10 @@ def _prove(
 @make_input_argument("verification_key.json")
 @make_input_argument("public.json")
 @make_input_argument("proof.json")
-def verify(verification_key_json: Path, public_json: Path, proof_json: Path) -> None:
+@click.pass_context
+def verify(
+    context: click.Context, verification_key_json: Path, public_json: Path, proof_json: Path
+) -> None:
     """Verify a proof, on the host. The order of the files is that of snarkjs.
 
     The exit code is 0 if the proof is valid and 1 if it is not.
@@ -170,7 +182,7 @@ def verify(verification_key_json: Path, public_json: Path, proof_json: Path) -> 
     is_valid = verify_proof(key, public, proof)
     print_text("the proof is valid" if is_valid else "the proof is NOT valid")
     if not is_valid:
-        sys.exit(NOT_VALID)
+        context.exit(NOT_VALID)
 
 
 # --- keys ---
