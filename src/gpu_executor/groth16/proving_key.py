@@ -64,7 +64,7 @@ class ProvingKey:
     Args:
         source (str): The file, for messages.
         curve (ProofCurve): The curve of the key.
-        glv (Glv | None): How scalars are halved; None if they are not.
+        check (str): How its points were checked: "group", "curve" or "none".
         verification_key (VerificationKey): What verifies the proofs.
         provers (list[Prover]): The key on each device.
         signals (int): Values of a witness.
