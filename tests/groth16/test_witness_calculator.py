@@ -326,6 +326,23 @@ def test_a_calculator_that_traps(tmp_path: Path, body: str, reason: str) -> None
     assert len(compute_witness(write_calculator(tmp_path), {"x": [1, 2, 3]})) == 4
 
 
+def test_a_trap_where_another_library_handles_signals(run_python: RunPython) -> None:
+    """Ray's and Python's own handlers would end the process."""
+    script = """
+import faulthandler, wasmtime
+from gpu_executor.groth16.wasm_engine import compile_module, get_engine
+module = compile_module('(module (func (export "f") unreachable))')
+store = wasmtime.Store(get_engine())
+function = wasmtime.Instance(store, module, []).exports(store)["f"]
+faulthandler.enable()
+try:
+    function(store)
+except wasmtime.Trap:
+    print("trapped")
+"""
+    assert run_python(script).stdout == "trapped\n"
+
+
 def test_other_primes_are_refused(tmp_path: Path) -> None:
     for prime, words in ((97, 1), (BN128.q, 8), (0, 0)):
         path = write_calculator(tmp_path, prime=prime, words=words)

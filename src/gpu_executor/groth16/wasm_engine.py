@@ -76,6 +76,9 @@ def _make_engine() -> Engine:
     config = wasmtime.Config()
     # The threads that compile do not survive a fork, and a child would wait for them forever.
     config.parallel_compilation = not is_forked_child()
+    # A trap is an exception, also where another library, such as Ray, has replaced the signal
+    # handlers of wasmtime: the process would end.
+    config.signals_based_traps = False
     file = _write_cache_settings()
     if file is not None:
         # A folder that wasmtime cannot use costs the cache, never the call.
