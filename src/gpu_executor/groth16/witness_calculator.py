@@ -2,8 +2,8 @@
 
 `circom --wasm` writes a WebAssembly module that computes the values of all signals from the inputs.
 It passes numbers one word at a time, through a small shared memory, by calls of its exports. A
-module of our own, `COPIER`, is linked to these exports and passes many numbers at once: a call from
-one module to another costs nanoseconds, a call from Python microseconds.
+module of our own (`make_copier`) is linked to these exports and passes many numbers at once: a call
+from one module to another costs nanoseconds, a call from Python microseconds.
 
 The calculator is a program of the circuit's author. It runs in wasmtime's sandbox, with its own
 memory, and without files, clocks or network. How long it runs is not limited, and it cannot be
@@ -54,10 +54,16 @@ EXPORTS: dict[str, tuple[int, int]] = {
     "writeSharedRWMemory": (2, 0),
 }
 """What every calculator of circom 2 exports: numbers of parameters and results, all i32."""
-OPTIONAL_EXPORTS = {"getInputSignalSize": (2, 1), "getMessageChar": (0, 1)}
+OPTIONAL_EXPORTS = {
+    "getInputSignalSize": (2, 1),
+    "getMessageChar": (0, 1),
+    "getSharedRWMemoryStart": (0, 1),
+}
 """What calculators of later releases export."""
 IMPORTS = ("exceptionHandler", "printErrorMessage", "writeBufferMessage", "showSharedRWMemory")
 """What calculators import, from the module `runtime`."""
+SHARED = ("getSharedRWMemoryStart", "memory")
+"""Where a value is in the calculator's memory; circom's own calculators export it."""
 COPIED = ("getWitness", "readSharedRWMemory", "writeSharedRWMemory", "setInputSignal")
 
 FAULTS = {
@@ -83,27 +89,42 @@ _LOOP = """
     (local.set $i (i32.add (local.get $i) (i32.const 1)))
     (br $next)))
 """
-_READ = ["(call $get (local.get $i))"] + [
-    f"(i32.store offset={4 * word} (local.get $p) (call $read (i32.const {word})))"
+_READ = [
+    f"(i32.store $own offset={4 * word} (local.get $p) (call $read (i32.const {word})))"
     for word in range(VALUE_WORDS)
 ]
+_READ_SHARED = [
+    f"(i64.store $own offset={at} (local.get $p) (i64.load $theirs offset={at} (local.get $from)))"
+    for at in range(0, VALUE_BYTES, 8)
+]
 _WRITE = [
-    f"(call $write (i32.const {word}) (i32.load offset={4 * word} (local.get $p)))"
+    f"(call $write (i32.const {word}) (i32.load $own offset={4 * word} (local.get $p)))"
     for word in range(VALUE_WORDS)
 ] + ["(call $set (local.get $high) (local.get $low) (local.get $i))"]
-COPIER = f"""(module
+_SHARED = """
+ (import "circom" "getSharedRWMemoryStart" (func $start (result i32)))
+ (import "circom" "memory" (memory $theirs 0))"""
+
+
+def make_copier(shares_memory: bool) -> str:
+    """The text of a module that copies the values i to end of the witness, or of a signal, from or
+    to the begin of its memory. With `shares_memory` it reads a value from the calculator's memory;
+    eight calls of `readSharedRWMemory` for each take longer than all else."""
+    body = ["(call $get (local.get $i))", *(_READ_SHARED if shares_memory else _READ)]
+    return f"""(module
  (import "circom" "getWitness" (func $get (param i32)))
  (import "circom" "readSharedRWMemory" (func $read (param i32) (result i32)))
  (import "circom" "writeSharedRWMemory" (func $write (param i32 i32)))
  (import "circom" "setInputSignal" (func $set (param i32 i32 i32)))
- (memory (export "memory") 0)
- (func (export "read") (param $i i32) (param $end i32) (local $p i32)
-  {_LOOP.format(body=" ".join(_READ))})
+ {_SHARED if shares_memory else ""}
+ (memory $own (export "memory") 0)
+ (func (export "read") (param $i i32) (param $end i32) (local $p i32) (local $from i32)
+  {"(local.set $from (call $start))" if shares_memory else ""}
+  {_LOOP.format(body=" ".join(body))})
  (func (export "write") (param $high i32) (param $low i32) (param $i i32) (param $end i32)
   (local $p i32)
   {_LOOP.format(body=" ".join(_WRITE))}))
 """
-"""Copies the values i to end of the witness, or of a signal, from or to the begin of its memory."""
 
 
 def compute_witness(wasm_path: PathLike, inputs: Inputs) -> Witness:
@@ -268,8 +289,10 @@ class _Calculator:
             instance = wasmtime.Instance(self._store, module, imports)
         self._exports = instance.exports(self._store)
         self.curve = self._read_curve()
-        linked = [self._exports[name] for name in COPIED]
-        copier = wasmtime.Instance(self._store, compile_module(COPIER), linked)
+        shares_memory = _shares_memory(module)
+        linked = [self._exports[name] for name in COPIED + (SHARED if shares_memory else ())]
+        own = compile_module(make_copier(shares_memory))
+        copier = wasmtime.Instance(self._store, own, linked)
         self._copier = copier.exports(self._store)
         self._call("init", 0)
 
@@ -397,6 +420,16 @@ class _Traps:
             raise WitnessError(
                 f"{self._calculator.path}: the calculator stopped: {reason}"
             ) from None
+
+
+def _shares_memory(module: Module) -> bool:
+    """Whether a calculator exports its memory, of the plain kind, and where values are in it."""
+    kinds = {each.name: each.type for each in module.exports}
+    memory = kinds.get("memory")
+    is_plain = isinstance(memory, get_wasmtime().MemoryType) and not (
+        memory.is_64 or memory.is_shared
+    )
+    return is_plain and "getSharedRWMemoryStart" in kinds
 
 
 def _load_module(path: str, code: bytes) -> Module:
