@@ -38,6 +38,8 @@ LAYERS: list[set[str]] = [
     {"vulkan", "cpu", "webgpu"},  # the backends
     {"ops"},  # algorithms of several dispatches
     {"fields"},  # the mathematics that users meet
+    {"hashes"},  # hash functions of bytes and of field elements
+    {"merkle"},  # Merkle trees over these hash functions
     {"msm"},  # multi-scalar multiplication
     {"curves"},  # curves over these fields
     {"executor"},  # kernels on any device
