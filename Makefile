@@ -2,7 +2,7 @@
 PYTHON := .venv/bin/python
 FILES := src tests examples
 # snarkjs and circom, with which tests compare proofs and witnesses.
-NODE := tests/groth16/node
+NODE := tests/node
 
 WORKERS ?= 2
 PYTEST := $(PYTHON) -m pytest -q -n $(WORKERS) --no-loadscope-reorder

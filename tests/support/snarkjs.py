@@ -1,8 +1,7 @@
 """snarkjs and circom, in one process of Node for all tests of a process.
 
-`make` installs them into the virtual environment, as tests/groth16/node/package-lock.json lists
-them. A machine without Node skips the
-tests that need them.
+`make` installs them into the virtual environment, as tests/node/package-lock.json lists them. A
+machine without Node skips the tests that need them.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import Any
 from tests.support.circuits import CIRCUITS
 from tests.support.pages import REPOSITORY
 
-NODE_FOLDER = REPOSITORY / "tests" / "groth16" / "node"
+NODE_FOLDER = REPOSITORY / "tests" / "node"
 INSTALLED = Path(sys.prefix) / "node"
 """Beside the packages of Python, in the virtual environment."""
 MODULES = INSTALLED / "node_modules"

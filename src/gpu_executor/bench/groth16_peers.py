@@ -23,7 +23,7 @@ from gpu_executor.groth16.proof import Proof, public_from_json
 TIMEOUT = 600
 """Seconds of a prover for one circuit, after which it is stopped."""
 REPEATS = 3
-CHECKOUT_FOLDER = Path(__file__).parents[3] / "tests" / "groth16" / "node"
+CHECKOUT_FOLDER = Path(__file__).parents[3] / "tests" / "node"
 """Where a checkout of this project has snarkjs for its tests, if not beside Python's packages."""
 SNARKJS_PROGRAM = """
 const snarkjs = require("snarkjs");
