@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import random
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import gpu_executor as gx
 from gpu_executor.errors import (
     ArgumentShapeError,
     ArgumentTypeError,
+    CurveError,
     ElementRangeError,
     KernelError,
 )
@@ -21,13 +23,15 @@ from gpu_executor.fields import (
     BLS12_381_FQ,
     BLS12_381_FQ2,
     BN254_FQ2,
+    GOLDILOCKS,
+    GOLDILOCKS2,
+    GOLDILOCKS3,
     ExtensionField,
     Field,
 )
 from gpu_executor.vulkan.device_memory import DeviceMemory
 from tests.support.extensions_under_test import (
     BABYBEAR4,
-    GOLDILOCKS2,
     TINY2,
     TOWER,
     make_extension_array,
@@ -323,3 +327,61 @@ def test_an_operation_is_one_submission(gpu: Gpu, monkeypatch: pytest.MonkeyPatc
         submissions.clear()
         compute()
         assert len(submissions) == 1 and submissions[0] <= most, submissions
+
+
+@pytest.mark.parametrize("modulus", [3, 5, 7])
+@pytest.mark.parametrize("degree", [2, 3, 4])
+def test_any_polynomial_is_taken_if_it_is_irreducible(modulus: int, degree: int) -> None:
+    """Compared with FLINT's factors, for some polynomials of each kind."""
+    from flint import nmod_poly
+
+    drawn, found = random.Random(modulus * degree), set()
+    for _ in range(40):
+        coefficients = [*(drawn.randrange(modulus) for _ in range(degree)), 1]
+        factors = nmod_poly(coefficients, modulus).factor()[1]
+        is_irreducible = len(factors) == 1 and factors[0][1] == 1
+        found.add(is_irreducible)
+        try:
+            field = ExtensionField(Field(modulus), polynomial=coefficients)
+        except KernelError:
+            assert not is_irreducible, coefficients
+        else:
+            assert is_irreducible, coefficients
+            assert field.polynomial == tuple(coefficients)
+    assert found == {True, False}
+
+
+def test_polynomials_name_their_fields() -> None:
+    field = ExtensionField(GOLDILOCKS, polynomial=[-1, -1, 0, 1])
+    assert (field.name, field.nonresidue) == ("goldilocks[u]/(u^3 - u - 1)", None)
+    assert field == GOLDILOCKS3 and hash(field) == hash(GOLDILOCKS3)
+    assert pickle.loads(pickle.dumps(GOLDILOCKS3)) is GOLDILOCKS3
+    assert pickle.loads(pickle.dumps(field)) == field
+    assert ExtensionField(GOLDILOCKS, polynomial=(-7, 0, 1)) == GOLDILOCKS2
+    assert ExtensionField(GOLDILOCKS, 7, 3) != GOLDILOCKS3
+    assert field.encode((0, 0, 1)) * (0, 1, 0) == (1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((), {}, "takes a nonresidue, u\\^degree, or polynomial="),
+        ((7,), {"polynomial": (1, 0, 1)}, "or a nonresidue and a degree, not both"),
+        ((), {"degree": 3, "polynomial": (1, 0, 1)}, "or a nonresidue and a degree, not both"),
+        ((), {"polynomial": (1, 0, 2)}, "the last coefficient of polynomial= is 2; it must be 1"),
+        ((), {"polynomial": ()}, "the last coefficient of polynomial= is 0"),
+        ((), {"polynomial": 5}, "polynomial= takes the coefficients, .* not int"),
+        ((), {"polynomial": (1.5, 0, 1)}, "an operand must be"),
+        ((), {"polynomial": (1, 1, 1, 1, 1, 1)}, "the degree is 5; it must be 2 to 4"),
+        ((), {"polynomial": (1,)}, "the degree is 0"),
+    ],
+)
+def test_wrong_polynomials_are_refused(arguments: Any, options: Any, message: str) -> None:
+    with pytest.raises((ArgumentTypeError, KernelError), match=message):
+        ExtensionField(GOLDILOCKS, *arguments, **options)
+
+
+def test_curves_refuse_fields_with_other_polynomials() -> None:
+    field = ExtensionField(Field(7), polynomial=(-3, -1, 1))
+    with pytest.raises(CurveError, match="has another polynomial"):
+        gx.Curve(field, 0, 1, order=13, generator=(0, 1))

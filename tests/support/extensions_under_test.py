@@ -17,6 +17,8 @@ from gpu_executor.fields import (
     BLS12_381_FQ2,
     BN254_FQ2,
     GOLDILOCKS,
+    GOLDILOCKS2,
+    GOLDILOCKS3,
     MERSENNE31,
     ExtensionArray,
     ExtensionField,
@@ -25,19 +27,25 @@ from gpu_executor.fields import (
 from tests.support.fields_under_test import CPU, FULL96, Place, draw_elements
 
 BABYBEAR4 = ExtensionField(BABYBEAR, 11, 4)
-GOLDILOCKS2 = ExtensionField(GOLDILOCKS, 7)
 MERSENNE2 = ExtensionField(MERSENNE31, -1)
 TINY2 = ExtensionField(Field(17), 3)
 TINY3 = ExtensionField(Field(7), 2, 3)
+CUBIC = ExtensionField(GOLDILOCKS, 7, 3)
+FIBONACCI = ExtensionField(Field(7), polynomial=(-3, -1, 1))
+"""Degree 2, and u^2 = u + 3 is not in the base."""
+QUARTIC = ExtensionField(BABYBEAR, polynomial=(1, 1234567, 8, 0, 1))
+"""Degree 4, with coefficients that are not multiplied by additions."""
 WIDE4 = ExtensionField(FULL96, 5**31, 4, name="96 bits, degree 4")
 """An odd number of words, and a nonresidue that is not multiplied by additions."""
 TOWER = ExtensionField(ExtensionField(BABYBEAR, 11), (0, 1))
 """v^2 = u and u^2 = 11, so v^4 = 11."""
+ODD_TOWER = ExtensionField(ExtensionField(Field(7), -1), polynomial=((1, 5), (0, 1), 0, 1))
+"""A tower whose upper extension has a polynomial of three terms."""
 UNEVEN_TOWER = ExtensionField(ExtensionField(Field(7), -1), (1, 2), 4)
 """4 does not divide 7 - 1: x -> x^7 moves coefficients."""
 EXTENSIONS = [
     *(BLS12_381_FQ2, BLS12_377_FQ2, BN254_FQ2, GOLDILOCKS2, MERSENNE2, TINY2),
-    *(TINY3, BABYBEAR4, WIDE4, TOWER),
+    *(TINY3, BABYBEAR4, WIDE4, TOWER, GOLDILOCKS3, CUBIC, FIBONACCI, QUARTIC),
 ]
 """The fields that FLINT has too."""
 
@@ -55,11 +63,11 @@ def _list_powers(field: ExtensionField) -> list[int]:
 
 @cache
 def make_context(field: ExtensionField) -> fq_default_ctx:
-    """FLINT's field: the polynomials modulo z^n - nonresidue."""
+    """FLINT's field: the polynomials modulo that of the field."""
     ring = fmpz_mod_poly_ctx(fmpz_mod_ctx(field.modulus))
-    degree = len(_list_powers(field))
-    nonresidue = 11 if field is TOWER else field.nonresidue
-    return fq_default_ctx(modulus=ring([-nonresidue, *[0] * (degree - 1), 1]))
+    return fq_default_ctx(
+        modulus=ring([-11, 0, 0, 0, 1] if field is TOWER else list(field.polynomial))
+    )
 
 
 def to_flint(field: ExtensionField, values: Sequence[Any]) -> list[fq_default]:

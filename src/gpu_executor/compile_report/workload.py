@@ -33,6 +33,7 @@ from gpu_executor.groth16.proof_curve import (
 )
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels import catalogue
+from gpu_executor.kernels.chains import MIXES, integer_chains_kernel, product_chains_kernel
 from gpu_executor.kernels.curves import (
     COORDINATES,
     OPERATIONS,
@@ -43,7 +44,7 @@ from gpu_executor.kernels.curves import (
     f64_curve_limbs,
     list_variants,
 )
-from gpu_executor.kernels.families import family
+from gpu_executor.kernels.families import SCALAR_FAMILIES, family
 from gpu_executor.kernels.modules import SpecId, get_module_names
 from gpu_executor.msm.fixed_base import FixedBase
 from gpu_executor.msm.parts import MemoryMeter
@@ -51,6 +52,7 @@ from gpu_executor.msm.plan import plan_sets
 from gpu_executor.msm.run import run_on_device, run_sets, run_tables
 from gpu_executor.msm.tables import make_multiples, make_table, to_tables
 from gpu_executor.ops import element_bytes, point_bytes, polynomials, scalars
+from gpu_executor.ops.folding import ARITIES
 from gpu_executor.ops.points import AFFINE
 from gpu_executor.ops.sort import ORDERS, UINT64, argsort, bincount, sort, sort_pairs
 from gpu_executor.ops.sparse import RECORD_HEAD, SparseMatrix, check_records
@@ -202,7 +204,7 @@ def record_workload(info: DeviceInfo) -> RecordingDevice:
     extensions += [
         ExtensionField(fields.BABYBEAR, 11, 4),
         ExtensionField(fields.KOALABEAR, 3, 4),
-        ExtensionField(fields.GOLDILOCKS, 7, 2),
+        ExtensionField(fields.GOLDILOCKS, 7, 3),
         ExtensionField(fields.MERSENNE31, -1, 2),
         ExtensionField(fields.MERSENNE31, 5, 3),
     ]
@@ -244,6 +246,9 @@ def _record_catalogue(device: RecordingDevice) -> None:
             catalogue.mont_mul_chain_kernel(prime, CHAIN_LENGTH, f64_limbs=f64_limbs)
             for f64_limbs in (False, True)
         ]
+        if family(prime) in SCALAR_FAMILIES:
+            kernels.append(product_chains_kernel(prime, CHAIN_LENGTH))
+    kernels += [integer_chains_kernel(mix, CHAIN_LENGTH) for mix in MIXES]
     for kernel in kernels:
         for count in COUNTS:
             sizes = choose_work_groups(kernel, count, device.info, [])
@@ -342,6 +347,9 @@ def _record_transforms(device: RecordingDevice, field: Field, log_n: int) -> Non
         half = a[: 1 << log_n - 1]
         field.poly_mul(half, half), field.poly_divide_vanishing(a, 1 << log_n - 1)
         field.lde(half, 2)
+        for arity in ARITIES:
+            if arity <= 1 << log_n:
+                field.fold(a, 3, arity)
         rows = _make_elements(device, field, 3, 1 << log_n - 1)
         field.poly_mul(rows, rows)
 
@@ -355,6 +363,9 @@ def _record_extension(device: RecordingDevice, field: ExtensionField) -> None:
     in_base = _make_elements(device, field.base, FEW)
     field.mul(a, in_base), field.add(a, in_base)
     field.from_coefficients(*a.coefficients)
+    for arity in ARITIES:
+        if isinstance(field.base, Field) and 2**field.prime.two_adicity >= FEW:
+            field.fold(a, 3, arity), field.fold(in_base, 3, arity)
 
 
 # --- curves ---

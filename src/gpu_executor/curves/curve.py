@@ -766,6 +766,11 @@ def _describe_field(name: str, field: Any) -> tuple[Prime, int, int]:
                 f"Field, or an extension of one, and {field.name} is an extension of "
                 f"{field.base.name}"
             )
+        if field.nonresidue is None:
+            raise CurveError(
+                f"{name}: the field of a curve is a Field, or an extension with u^degree in its base, "
+                f"and {field.name} has another polynomial"
+            )
         return field.prime, field.degree, field.nonresidue
     raise ArgumentTypeError(
         f"{name}: the field must be a Field or an ExtensionField, not {type(field).__name__}"

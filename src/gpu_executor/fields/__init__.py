@@ -7,6 +7,8 @@ from gpu_executor.fields.extension import (
     BLS12_377_FQ2,
     BLS12_381_FQ2,
     BN254_FQ2,
+    GOLDILOCKS2,
+    GOLDILOCKS3,
     ExtensionArray,
     ExtensionField,
 )
@@ -46,6 +48,8 @@ __all__ = [
     "BN254_FR",
     "CURVE25519_FQ",
     "GOLDILOCKS",
+    "GOLDILOCKS2",
+    "GOLDILOCKS3",
     "KOALABEAR",
     "MERSENNE31",
     "PALLAS_FQ",

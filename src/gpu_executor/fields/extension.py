@@ -1,8 +1,9 @@
 """`ExtensionField`, an extension of a prime field or of another extension, and `ExtensionArray`, an
 array of its elements.
 
-An element is c0 + c1 u + ... with coefficients in the base and u^degree = nonresidue. In Python it
-is the tuple of its coefficients: integers, or tuples themselves in a tower of extensions.
+An element is c0 + c1 u + ... with coefficients in the base, u the root of an irreducible polynomial:
+u^degree - nonresidue, or any other. In Python an element is the tuple of its coefficients: integers,
+or tuples themselves in a tower of extensions.
 """
 
 from __future__ import annotations
@@ -16,17 +17,26 @@ import numpy.typing as npt
 from gpu_executor.calls.arguments import is_integer, parse_shape
 from gpu_executor.calls.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, ElementRangeError
-from gpu_executor.fields.field import BLS12_377_FQ, BLS12_381_FQ, BN254_FQ, Field, shorten
+from gpu_executor.fields.field import (
+    BLS12_377_FQ,
+    BLS12_381_FQ,
+    BN254_FQ,
+    GOLDILOCKS,
+    Field,
+    shorten,
+)
 from gpu_executor.fields.finite_field import (
     FiniteField,
     FiniteFieldArray,
     Operand,
     as_int,
 )
+from gpu_executor.fields.folding import fold_values
 from gpu_executor.fields.layout_array import check_one_place
 from gpu_executor.kernel import Kernel
 from gpu_executor.ops import elementwise, extensions
 from gpu_executor.ops.elementwise import ElementData, Words
+from gpu_executor.ops.transforms import Order
 from gpu_executor.primes import Extension, Prime, PrimeOrExtension, encoding, extension, words
 from gpu_executor.primes.extension import Scalar
 
@@ -74,7 +84,7 @@ class ExtensionArray(FiniteFieldArray):
         )
 
     def conjugate(self) -> ExtensionArray:
-        """c0 - c1 u, for degree 2."""
+        """The other conjugate, for degree 2: c0 - c1 u if u^2 is an element of the base."""
         return self.field.conjugate(self)
 
     def frobenius(self, times: int = 1) -> ExtensionArray:
@@ -87,7 +97,7 @@ class ExtensionArray(FiniteFieldArray):
 
 
 class ExtensionField(FiniteField[ExtensionArray]):
-    """The elements c0 + c1 u + ... with coefficients in `base` and u^degree = nonresidue.
+    """The elements c0 + c1 u + ... with coefficients in `base`, u a root of `polynomial`.
 
     A tuple of coefficients stands for an element, and so does an integer or an element of the base.
     """
@@ -98,18 +108,23 @@ class ExtensionField(FiniteField[ExtensionArray]):
     def __init__(
         self,
         base: Field | ExtensionField,
-        nonresidue: Any,
-        degree: int = 2,
+        nonresidue: Any = None,
+        degree: int | None = None,
         *,
+        polynomial: Sequence[Any] | None = None,
         name: str | None = None,
     ) -> None:
-        """An extension of a field by a root u.
+        """An extension of a field by a root u of an irreducible polynomial.
+
+        The polynomial is u^degree - nonresidue, or what `polynomial` says. Whether it is irreducible
+        over the base is checked.
 
         Args:
             base (Field or ExtensionField): The field of the coefficients.
-            nonresidue (int or tuple): u^degree, an element of the base; u^degree - nonresidue must
-                be irreducible over the base, which is checked.
-            degree (int): The degree over the base, 2 to 4.
+            nonresidue (int or tuple): u^degree, an element of the base; None with `polynomial`.
+            degree (int): The degree over the base, 2 to 4; None for 2, or for that of `polynomial`.
+            polynomial (sequence): The coefficients of the polynomial that u is a root of, elements
+                of the base, the constant term first and 1 last: (-1, -1, 0, 1) for u^3 = u + 1.
             name (str): The name of the field in messages; None for a description.
         """
         if not isinstance(base, Field | ExtensionField):
@@ -118,10 +133,24 @@ class ExtensionField(FiniteField[ExtensionArray]):
                 f"{type(base).__name__}"
             )
         self.base = base
-        number = as_int(degree, "the degree")
-        element = base._parse_scalar(nonresidue)
-        described = name or _describe(base, element, number)
-        self.layout = Extension(described, base.layout, element, number)
+        if polynomial is None:
+            if nonresidue is None:
+                raise ArgumentTypeError(
+                    f"an extension of {base.name} takes a nonresidue, u^degree, or polynomial="
+                )
+            number = 2 if degree is None else as_int(degree, "the degree")
+            element = base._parse_scalar(nonresidue)
+            described = name or _describe(base, (element, *[0] * (number - 1)))
+            self.layout = Extension.binomial(described, base.layout, element, number)
+        else:
+            if nonresidue is not None or degree is not None:
+                raise ArgumentTypeError(
+                    f"an extension of {base.name} takes polynomial= or a nonresidue and a degree, "
+                    "not both"
+                )
+            reduction = _parse_polynomial(base, polynomial)
+            described = name or _describe(base, reduction)
+            self.layout = Extension(described, base.layout, reduction)
         self.prime = self.layout.prime
 
     @property
@@ -130,9 +159,17 @@ class ExtensionField(FiniteField[ExtensionArray]):
         return self.layout.degree
 
     @property
-    def nonresidue(self) -> Scalar:
-        """u^degree, an element of the base."""
+    def nonresidue(self) -> Scalar | None:
+        """u^degree if it is an element of the base, else None."""
         return self.layout.nonresidue
+
+    @property
+    def polynomial(self) -> tuple[Scalar, ...]:
+        """The irreducible polynomial that u is a root of: elements of the base, the constant term
+        first, 1 last."""
+        base = self.base.layout
+        lower = (extension.negate(base, each) for each in self.layout.reduction)
+        return (*lower, extension.make_one(base))
 
     @property
     def order(self) -> int:
@@ -155,20 +192,19 @@ class ExtensionField(FiniteField[ExtensionArray]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ExtensionField):
             return False
-        return self is other or (other.base, other.degree, other.nonresidue) == (
-            self.base,
-            self.degree,
-            self.nonresidue,
+        return self is other or (self.base, self.layout.reduction) == (
+            other.base,
+            other.layout.reduction,
         )
 
     def __hash__(self) -> int:
-        return hash((self.base, self.degree, self.nonresidue))
+        return hash((self.base, self.layout.reduction))
 
     def __repr__(self) -> str:
         return f"<ExtensionField {self.name}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore_field, (self.base, self.nonresidue, self.degree, self.name)
+        return _restore_field, (self.base, self.polynomial, self.name)
 
     # --- conversion ---
 
@@ -319,7 +355,7 @@ class ExtensionField(FiniteField[ExtensionArray]):
         return self._wrap(extensions.power(self.layout, self._load(a), number))
 
     def conjugate(self, a: ExtensionArray) -> ExtensionArray:
-        """c0 - c1 u, for degree 2.
+        """The other conjugate, for degree 2: c0 - c1 u if u^2 is an element of the base.
 
         Args:
             a (ExtensionArray): The elements.
@@ -332,7 +368,8 @@ class ExtensionField(FiniteField[ExtensionArray]):
         return self.frobenius(a, self.layout.total_degree // 2)
 
     def frobenius(self, a: ExtensionArray, times: int = 1) -> ExtensionArray:
-        """Every element to the power p^times: a product by a constant for each coefficient.
+        """Every element to the power p^times: a linear map, of one product for each coefficient if
+        u^degree is an element of the base.
 
         Args:
             a (ExtensionArray): The elements.
@@ -360,12 +397,13 @@ class ExtensionField(FiniteField[ExtensionArray]):
         return self.base.legendre(self.norm(a))
 
     def _find_roots(self, a: ExtensionArray) -> ExtensionArray:
-        """Roots in degree 2 are computed with roots in the base, and others as in every field.
+        """Roots in degree 2 with u^2 in the base are computed with roots in the base, and others as in
+        every field.
 
         (x + y u)^2 = c0 + c1 u has x^2 = (c0 + r) / 2 for one of the roots r of the norm, and
         y = c1 / (2 x). If x = 0, then y^2 = c0 / nonresidue.
         """
-        if self.degree != 2:
+        if self.degree != 2 or self.nonresidue is None:
             return super()._find_roots(a)
         base: FiniteField[Any] = self.base
         c0, c1 = a.in_form(self.form).coefficients
@@ -379,6 +417,31 @@ class ExtensionField(FiniteField[ExtensionArray]):
             others = base.sqrt(base.div(c0, self.nonresidue), nonsquare="zero")
             y = base.where(pure, others, y)
         return self.from_coefficients(x, y)
+
+    def fold(
+        self,
+        values: FiniteFieldArray,
+        alpha: Any,
+        arity: int = 2,
+        *,
+        order: Order = "natural",
+        coset: int | None = None,
+    ) -> ExtensionArray:
+        """One step of folding in FRI, as `Field.fold`: the domain is in the prime field.
+
+        Args:
+            values (ExtensionArray or FieldArray): The values at the powers of a root of unity of
+                the prime field, or at `coset` times those, along the last axis; elements of this
+                field or of its base.
+            alpha (tuple or int or array): The factor: an element of this field, or an array without
+                axes.
+            arity (int): How many values become one: 2, 4, 8 or 16.
+            order (str): The order of the values and of the results, "natural" or "reversed": by
+                bit-reversed index.
+            coset (int): The factor g of the points g w^i; None for 1. The results are at
+                g^arity w^(i arity).
+        """
+        return fold_values(self, self.prime_field, values, alpha, arity, order, coset)
 
     # --- words and single elements ---
 
@@ -438,34 +501,53 @@ class ExtensionField(FiniteField[ExtensionArray]):
     def _describe_difference(self, other: FiniteField[Any]) -> tuple[str, str]:
         if other.name != self.name or not isinstance(other, ExtensionField):
             return other.name, self.name
-        given, own = (_describe(each.base, each.nonresidue, each.degree) for each in (other, self))
+        given, own = (_describe(each.base, each.layout.reduction) for each in (other, self))
         return given, own
 
 
-def _describe(base: Field | ExtensionField, nonresidue: Scalar, degree: int) -> str:
+def _parse_polynomial(base: Field | ExtensionField, polynomial: Any) -> tuple[Scalar, ...]:
+    """u^degree, from the coefficients of a polynomial that is 0 at u."""
+    if not isinstance(polynomial, Sequence | np.ndarray) or isinstance(polynomial, str | bytes):
+        raise ArgumentTypeError(
+            f"an extension of {base.name}: polynomial= takes the coefficients, the constant term "
+            f"first, not {type(polynomial).__name__}"
+        )
+    *lower, last = (base._parse_scalar(each) for each in [0, *polynomial][1:] or [0])
+    if last != extension.make_one(base.layout):
+        raise ArgumentTypeError(
+            f"an extension of {base.name}: the last coefficient of polynomial= is {last}; it must "
+            "be 1, that of the highest power"
+        )
+    return tuple(extension.negate(base.layout, each) for each in lower)
+
+
+def _describe(base: Field | ExtensionField, reduction: Sequence[Scalar]) -> str:
     """The name of a field that the caller gave no name, such as bls12_381_fq[u]/(u^2 + 1)."""
     level = len(base.layout.degrees) if isinstance(base, ExtensionField) else 0
     variable = VARIABLES[level % len(VARIABLES)]
-    term = f"- {nonresidue}"
-    if isinstance(nonresidue, int):
-        is_negative = nonresidue > base.modulus // 2
-        size = base.modulus - nonresidue if is_negative else nonresidue
-        term = f"{'+' if is_negative else '-'} {shorten(size)}"
-    return f"{base.name}[{variable}]/({variable}^{degree} {term})"
+    text = f"{variable}^{len(reduction)}"
+    for power in reversed(range(len(reduction))):
+        value = reduction[power]
+        if extension.is_zero(value):
+            continue
+        sign, shown = "-", str(value)
+        if isinstance(value, int):
+            is_negative = value > base.modulus // 2
+            sign = "+" if is_negative else "-"
+            shown = shorten(base.modulus - value if is_negative else value)
+        name = "" if power == 0 else variable if power == 1 else f"{variable}^{power}"
+        text += f" {sign} {name if name and shown == '1' else f'{shown} {name}'.rstrip()}"
+    return f"{base.name}[{variable}]/({text})"
 
 
 def _restore_field(
-    base: Field | ExtensionField, nonresidue: Scalar, degree: int, name: str
+    base: Field | ExtensionField, polynomial: tuple[Scalar, ...], name: str
 ) -> ExtensionField:
     """A field that was pickled; a named one is the field of this module."""
     known = NAMED_EXTENSIONS.get(name)
-    if known is not None and (known.base, known.nonresidue, known.degree) == (
-        base,
-        nonresidue,
-        degree,
-    ):
+    if known is not None and (known.base, known.polynomial) == (base, polynomial):
         return known
-    return ExtensionField(base, nonresidue, degree, name=name)
+    return ExtensionField(base, polynomial=polynomial, name=name)
 
 
 BLS12_381_FQ2 = ExtensionField(BLS12_381_FQ, -1, name="bls12_381_fq2")
@@ -474,5 +556,12 @@ BN254_FQ2 = ExtensionField(BN254_FQ, -1, name="bn254_fq2")
 """u^2 = -1: the coordinates of points of BN254 G2."""
 BLS12_377_FQ2 = ExtensionField(BLS12_377_FQ, -5, name="bls12_377_fq2")
 """u^2 = -5: the coordinates of points of BLS12-377 G2."""
+GOLDILOCKS2 = ExtensionField(GOLDILOCKS, 7, name="goldilocks2")
+"""u^2 = 7, as in Plonky2 and Plonky3."""
+GOLDILOCKS3 = ExtensionField(GOLDILOCKS, polynomial=(-1, -1, 0, 1), name="goldilocks3")
+"""u^3 = u + 1, as in Polygon's and Winterfell's provers."""
 
-NAMED_EXTENSIONS = {field.name: field for field in (BLS12_381_FQ2, BN254_FQ2, BLS12_377_FQ2)}
+NAMED_EXTENSIONS = {
+    field.name: field
+    for field in (BLS12_381_FQ2, BN254_FQ2, BLS12_377_FQ2, GOLDILOCKS2, GOLDILOCKS3)
+}

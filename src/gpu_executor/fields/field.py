@@ -22,6 +22,7 @@ from gpu_executor.errors import (
     GpuError,
 )
 from gpu_executor.fields.element_array import check_choice
+from gpu_executor.fields.folding import fold_values
 from gpu_executor.fields.finite_field import (
     FiniteField,
     FiniteFieldArray,
@@ -418,6 +419,37 @@ class Field(FiniteField[FieldArray]):
             )
 
         return self._write(extend, a, extended, device, out)
+
+    def fold(
+        self,
+        values: FieldArray,
+        alpha: Any,
+        arity: int = 2,
+        *,
+        order: Order = "natural",
+        coset: int | None = None,
+    ) -> Any:
+        """One step of folding in FRI: values of polynomials on a domain to values of the folded
+        polynomials on the domain of the powers x^arity.
+
+        With f(x) = f_0(x^arity) + x f_1(x^arity) + ..., the result has the values of f_0(y) + alpha
+        f_1(y) + alpha^2 f_2(y) + ... at the points y = x^arity, in the order of the values. It is
+        an array of alpha's field.
+
+        Args:
+            values (FieldArray): The values at the powers of a root of unity, or at `coset` times
+                those, along the last axis, a power of two of them; as `ntt` returns them.
+            alpha (int or array): The factor: an integer, or an array without axes of this field or
+                of an extension of it.
+            arity (int): How many values become one: 2, 4, 8 or 16.
+            order (str): The order of the values and of the results, "natural" or "reversed": by
+                bit-reversed index.
+            coset (int): The factor g of the points g w^i; None for 1. The results are at
+                g^arity w^(i arity).
+        """
+        if isinstance(alpha, FiniteFieldArray) and alpha.field.contains(self):
+            return alpha.field.fold(values, alpha, arity, order=order, coset=coset)
+        return fold_values(self, self, values, alpha, arity, order, coset)
 
     # --- polynomials: coefficients along the last axis, the constant term first ---
 

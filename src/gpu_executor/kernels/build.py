@@ -54,6 +54,7 @@ FOLDERS: dict[str, Sequence[str]] = {
     "scans": FAMILIES,
     "sparse": ("wide", "f64_limbs"),
     "chains": ("wide", "f64_limbs"),
+    "scalar_chains": SCALAR_FAMILIES,
     "encodings": ("wide",),
     "inversions": ("wide",),
     "transforms": ("wide", *SCALAR_FAMILIES),

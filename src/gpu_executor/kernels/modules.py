@@ -109,6 +109,10 @@ class SpecId(IntEnum):
     REPEATS = 109
     LOG_SUBGROUP = 110
     UNIT_BITS = 111
+    DEGREE = 170
+    VALUES_DEGREE = 171
+    LOG_ARITY = 172
+    MIX = 173
 
 
 F64_LIMB_BITS = 52

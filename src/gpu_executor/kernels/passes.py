@@ -53,6 +53,23 @@ def scan_kernel(prime: Prime, name: str, *, f64_limbs: bool = False) -> Kernel:
 
 
 @functools.cache
+def fold_kernel(
+    prime: Prime, log_arity: int, degree: int, values_degree: int, *, f64_limbs: bool = False
+) -> Kernel:
+    """Return the kernel `glsl/scans/fold.comp`. Inputs: values, low and high powers, factors; push
+    words: log2 of the results in a row, the bits of low powers, whether rows are in bit-reversed
+    order.
+    """
+    kind = module_family(prime, "fold", f64_limbs=f64_limbs)
+    constants: dict[int, Constant] = {
+        SpecId.LOG_ARITY: log_arity,
+        SpecId.DEGREE: degree,
+        SpecId.VALUES_DEGREE: values_degree,
+    }
+    return _make_kernel(prime, kind, "fold", inputs=4, constants=constants)
+
+
+@functools.cache
 def sparse_kernel(prime: Prime, *, f64_limbs: bool = False) -> Kernel:
     """Return the kernel `glsl/sparse/sparse_sums.comp`, for primes of the family `wide`."""
     kind = module_family(prime, "sparse_sums", f64_limbs=f64_limbs)

@@ -35,7 +35,9 @@ from gpu_executor.primes.extension import Scalar
 COEFFICIENTWISE = ("add", "sub", "neg", "double")
 """The operations that are operations on single coefficients."""
 MAX_SMALL = 16
-"""Nonresidues up to this absolute value are multiplied by additions."""
+"""Constants up to this absolute value are multiplied by additions."""
+LARGE = 0x80
+"""What stands for a larger constant in the push words of a product."""
 MIN_NUMPY_POWERS = 512
 """From this many elements on, powers on the host are computed with NumPy. With fewer elements
 Python's integers are faster: a product of arrays takes at least 0.2 ms."""
@@ -388,17 +390,17 @@ class _Calculation:
         device = self.device
         assert device is not None
         kernel = scans.make_scan_kernel(device, prime, "extension_products")
-        nonresidue = elementwise.make_element(prime, field.nonresidue, device)
-        assert isinstance(nonresidue, DeviceArray)
+        values, smalls = _encode_reduction(field, prime)
+        table = _make_constants(prime, values, device)
+        assert isinstance(table, DeviceArray)
         result = device.empty(a.shape, a.dtype) if out is None else out
         period = 0 if a.size == b.size else count_elements(field, b)
-        small = _find_small(prime, field.nonresidue) & 0xFFFFFFFF
         self._steps.append(
             Dispatch(
                 kernel,
-                (a, b, nonresidue, result),
+                (a, b, table, result),
                 count_elements(prime, a),
-                (field.degree, period, small),
+                (field.degree, period, *smalls),
                 grid_stride=True,
                 elementwise=field.degree,
             )
@@ -421,14 +423,12 @@ class _Calculation:
             cross = self.apply(base, "sub", cross, squares[j])
             before = sums[i + j]
             sums[i + j] = cross if before is None else self.apply(base, "add", before, cross)
-        coefficients: list[ElementData] = []
-        for k in range(degree):
-            low = sums[k]
-            assert low is not None
-            high = sums[k + degree] if k + degree < len(sums) else None
-            if high is not None:
-                low = self.apply(base, "add", low, self._multiply_by_nonresidue(field, high))
-            coefficients.append(low)
+        parts: list[ElementData] = [each for each in sums if each is not None]
+        coefficients = parts[:degree]
+        for high, terms in zip(parts[degree:], field.high_terms, strict=True):
+            for k, factor in terms:
+                multiple = self._multiply_by_constant(base, high, factor)
+                coefficients[k] = self.apply(base, "add", coefficients[k], multiple)
         return self.join_coefficients(field, coefficients)
 
     def _add_pairs(self, field: Extension, x: ElementData) -> ElementData:
@@ -437,18 +437,19 @@ class _Calculation:
         pairs = [self.apply(field.base, "add", a, b) for a, b in combinations(parts, 2)]
         return self._stack([*parts, *pairs], 0)
 
-    def _multiply_by_nonresidue(self, field: Extension, x: ElementData) -> ElementData:
-        """Elements of the base times the nonresidue."""
-        base, value = field.base, field.nonresidue
-        small = _find_small(base, value) if isinstance(base, Prime) else 0
+    def _multiply_by_constant(
+        self, field: PrimeOrExtension, x: ElementData, value: Scalar
+    ) -> ElementData:
+        """Elements times a constant that is not 0."""
+        small = _find_small(field, value) if isinstance(field, Prime) else 0
         if not small:
-            return self.multiply(base, x, make_element(base, value, self.device))
+            return self.multiply(field, x, make_element(field, value, self.device))
         multiple = x
         for bit in f"{abs(small):b}"[1:]:
-            multiple = self.apply(base, "double", multiple)
+            multiple = self.apply(field, "double", multiple)
             if bit == "1":
-                multiple = self.apply(base, "add", multiple, x)
-        return self.apply(base, "neg", multiple) if small < 0 else multiple
+                multiple = self.apply(field, "add", multiple, x)
+        return self.apply(field, "neg", multiple) if small < 0 else multiple
 
     def scale(self, field: Extension, x: ElementData, factors: ElementData) -> ElementData:
         """Elements times elements of the base: the coefficients are one more axis of the base's
@@ -488,45 +489,81 @@ class _Calculation:
 
     # --- conjugates ---
 
-    def _multiply_coefficients(
-        self, field: Extension, x: ElementData, factors: tuple[Scalar, ...]
-    ) -> ElementData:
-        """Each coefficient times its own element of the base."""
-        one = extension.make_one(field.base)
-        if all(factor == one for factor in factors):
-            return x
-        constants = _make_constants(field.base, factors, self.device)
-        return self.multiply(field.base, x, constants)
-
     def apply_frobenius(self, field: Extension, x: ElementData, times: int) -> ElementData:
         """x^(p^times)."""
         if not times:
             return x
         if isinstance(field.base, Extension):
             x = self.apply_frobenius(field.base, x, times % field.base.total_degree)
-        terms = field.find_frobenius_terms(times)
-        x = self._multiply_coefficients(field, x, tuple(factor for _, factor in terms))
-        targets = [target for target, _ in terms]
-        if targets == sorted(targets):
-            return x
-        sources = [targets.index(i) for i in range(field.degree)]
-        return self.join_coefficients(field, [get_coefficient(field, x, i) for i in sources])
+        return self._apply_rows(field, x, extension.find_frobenius_rows(field, times))
 
     def _conjugate(self, field: Extension, x: ElementData, times: int) -> ElementData:
         """x^(q^times), q the number of elements of the base."""
-        if field.degree == 2 and self.device is None:  # on the host a product is slower
+        if field.degree == 2 and field.nonresidue is not None and self.device is None:
             first, second = (get_coefficient(field, x, i) for i in (0, 1))
+            # On the host a product is slower than this.
             return self.join_coefficients(field, [first, self.apply(field.base, "neg", second)])
-        factors = field.relative_factors
-        powers = tuple(extension.power(field.base, factors[i], times) for i in range(field.degree))
-        return self._multiply_coefficients(field, x, powers)
+        return self._apply_rows(field, x, extension.find_conjugate_rows(field, times))
+
+    def _apply_rows(
+        self, field: Extension, x: ElementData, rows: tuple[Scalar, ...]
+    ) -> ElementData:
+        """c0 row 0 + c1 row 1 + ..., the rows being elements."""
+        degree, base = field.degree, field.base
+        targets = [[k for k in range(degree) if not extension.is_zero(row[k])] for row in rows]
+        if any(len(each) > 1 for each in targets):
+            return self._apply_matrix(field, x, rows)
+        order = [target for (target,) in targets]  # a product for each coefficient, and its place
+        factors = tuple(row[target] for row, target in zip(rows, order, strict=True))
+        one = extension.make_one(base)
+        if any(factor != one for factor in factors):
+            x = self.multiply(base, x, _make_constants(base, factors, self.device))
+        if order == sorted(order):
+            return x
+        sources = [order.index(i) for i in range(degree)]
+        return self.join_coefficients(field, [get_coefficient(field, x, i) for i in sources])
+
+    def _apply_matrix(
+        self, field: Extension, x: ElementData, rows: tuple[Scalar, ...]
+    ) -> ElementData:
+        degree, base = field.degree, field.base
+        if isinstance(x, DeviceArray) and isinstance(base, Prime):
+            if not x.size:
+                return x.copy()
+            matrix = _make_constants(field, rows, self.device)
+            assert isinstance(matrix, DeviceArray) and self.device is not None
+            result = self.device.empty(x.shape, x.dtype)
+            kernel = scans.make_scan_kernel(self.device, base, "matrix_products")
+            count = count_elements(base, x)
+            self._steps.append(
+                Dispatch(
+                    kernel,
+                    (x, matrix, result),
+                    count,
+                    (count // degree, degree, degree, 1),
+                    grid_stride=True,
+                    elementwise=degree,
+                )
+            )
+            return result
+        parts = [get_coefficient(field, x, i) for i in range(degree)]
+        coefficients: list[ElementData] = []
+        for k in range(degree):
+            terms = [
+                self._multiply_by_constant(base, part, row[k])
+                for part, row in zip(parts, rows, strict=True)
+                if not extension.is_zero(row[k])
+            ]
+            coefficients.append(functools.reduce(functools.partial(self.apply, base, "add"), terms))
+        return self.join_coefficients(field, coefficients)
 
     def compute_norms(self, field: Extension, x: ElementData, others: ElementData) -> ElementData:
         """The product of x and its other conjugates, which is an element of the base."""
-        if field.degree == 2:  # (a + b u) (a - b u) = a^2 - nonresidue b^2
-            squares = self.multiply(field.base, x, x)
-            high = self._multiply_by_nonresidue(field, get_coefficient(field, squares, 1))
-            return self.apply(field.base, "sub", get_coefficient(field, squares, 0), high)
+        if field.degree == 2 and field.nonresidue is not None:
+            squares = self.multiply(field.base, x, x)  # (a + b u) (a - b u) = a^2 - nonresidue b^2
+            first, second = (get_coefficient(field, squares, i) for i in (0, 1))
+            high = self._multiply_by_constant(field.base, second, field.nonresidue)
+            return self.apply(field.base, "sub", first, high)
         return get_coefficient(field, self.multiply(field, x, others), 0)
 
     def multiply_conjugates(self, field: Extension, x: ElementData) -> ElementData:
@@ -554,6 +591,19 @@ def _find_small(prime: Prime, value: int) -> int:
     if value <= MAX_SMALL:
         return value
     return value - prime.modulus if prime.modulus - value <= MAX_SMALL else 0
+
+
+@functools.lru_cache(maxsize=256)
+def _encode_reduction(field: Extension, prime: Prime) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """What replaces u^degree, u^(degree + 1), ... in a product: all coefficients, and these as signed
+    bytes in three words, `LARGE` for one that is not small."""
+    values = [0] * (field.degree - 1) * field.degree
+    codes = bytearray(12)
+    for row, terms in enumerate(field.high_terms):
+        for k, factor in terms:
+            values[row * field.degree + k] = factor
+            codes[row * field.degree + k] = (_find_small(prime, factor) or -LARGE) & 0xFF
+    return tuple(values), tuple(np.frombuffer(codes, "<u4").tolist())
 
 
 def _split_exponent(exponent: int) -> list[tuple[int, int]]:

@@ -332,7 +332,7 @@ def get_field(curve: CurveKey) -> Prime | Extension:
     if curve.degree == 1:
         return curve.prime
     name = f"coordinates over {curve.prime.name}"
-    return Extension(name, curve.prime, curve.nonresidue, curve.degree)
+    return Extension.binomial(name, curve.prime, curve.nonresidue, curve.degree)
 
 
 def _get_coordinate(curve: CurveKey, points: DeviceArray, number: int) -> DeviceArray:

@@ -498,10 +498,10 @@ def _transform_on_host(prime: Prime, x: Words, options: TransformOptions) -> Wor
     if options.inverse:
         y = _run_butterflies(prime, x[:, order], pow(root, -1, p))
         base = 1 if options.coset is None else pow(options.coset, -1, p)
-        y = mul(prime, y, _make_power_words(prime, base, n, scale=pow(n, -1, p)))
+        y = mul(prime, y, make_power_words(prime, base, n, scale=pow(n, -1, p)))
     else:
         if options.coset is not None:
-            x = mul(prime, x, _make_power_words(prime, options.coset, n))
+            x = mul(prime, x, make_power_words(prime, options.coset, n))
         y = _run_butterflies(prime, x[:, order], root)
     return y[:, order] if options.order_out == "reversed" else y
 
@@ -517,7 +517,7 @@ def make_bit_reversal(n: int) -> npt.NDArray[np.intp]:
 def _run_butterflies(prime: Prime, x: Words, root: int) -> Words:
     """From bit-reversed to natural order: transforms of 2, 4, 8, ... adjacent elements."""
     rows, n, *element = x.shape
-    roots = _make_power_words(prime, root, max(n // 2, 1))
+    roots = make_power_words(prime, root, max(n // 2, 1))
     half = 1
     while half < n:
         pairs = x.reshape(rows, n // (2 * half), 2, half, *element)
@@ -529,7 +529,7 @@ def _run_butterflies(prime: Prime, x: Words, root: int) -> Words:
     return x
 
 
-def _make_power_words(prime: Prime, base: int, count: int, scale: int = 1) -> Words:
+def make_power_words(prime: Prime, base: int, count: int, scale: int = 1) -> Words:
     """scale * base^i, i = 0 .. count - 1, in the form in which the prime computes."""
     powers = compute_powers(prime.modulus, base, count, scale)
     return words.from_ints(prime, map(prime.in_form, powers))

@@ -1,19 +1,20 @@
 """`Extension`: a finite field that extends a prime field or another extension, and exact arithmetic
 on single elements.
 
-An element is c0 + c1 u + ... with coefficients in the base and u^degree = nonresidue. As Python
-values an element of a prime field is an integer, and an element of an extension is the tuple of its
-coefficients, which are tuples themselves in a tower.
+An element is c0 + c1 u + ... with coefficients in the base, u the root of an irreducible polynomial.
+As Python values an element of a prime field is an integer, and an element of an extension is the
+tuple of its coefficients, which are tuples themselves in a tower.
 
-u^degree - nonresidue is irreducible and the degree is at most 4. Therefore the degree divides
-q - 1, q the number of elements of the base (Lidl and Niederreiter, Finite Fields, theorem 3.75). So
-x -> x^q multiplies each coefficient by a power of nonresidue^((q - 1) / degree).
+The polynomial of a binomial extension is u^degree - nonresidue. Such a polynomial of degree 4 or
+less is irreducible only if the degree divides q - 1, q the number of elements of the base (Lidl and
+Niederreiter, Finite Fields, theorem 3.75). So there x -> x^q multiplies each coefficient by a power
+of nonresidue^((q - 1) / degree). In other extensions x -> x^q is a matrix.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import count, product
 from typing import Any, Protocol
 
@@ -63,30 +64,61 @@ class ElementLayout(Protocol):
 
 @dataclass(frozen=True)
 class Extension:
-    """The extension of `base` by a root u of u^degree - nonresidue, which must be irreducible."""
+    """The extension of `base` by a root u of an irreducible polynomial."""
 
     name: str
     base: Prime | Extension
-    nonresidue: Scalar
-    """An element of the base, its integers in 0 .. p-1."""
-    degree: int
+    reduction: tuple[Scalar, ...]
+    """u^degree as an element: what replaces u^degree in a product. Its coefficients are elements of
+    the base, their integers in 0 .. p-1."""
 
     def __post_init__(self) -> None:
-        if self.degree not in DEGREES:
-            raise KernelError(
-                f"{self.name}: the degree is {self.degree}; it must be {DEGREES[0]} to "
-                f"{DEGREES[-1]} (a tower of extensions has larger degrees)"
-            )
+        check_degree(self.name, self.degree)
         reason = explain_reducible(self)
         if reason is not None:
             raise KernelError(f"{self.name}: {reason}")
+
+    @classmethod
+    def binomial(
+        cls, name: str, base: Prime | Extension, nonresidue: Scalar, degree: int
+    ) -> Extension:
+        """The extension with u^degree = nonresidue, an element of the base."""
+        check_degree(name, degree)
+        return cls(name, base, (nonresidue, *[make_zero(base)] * (degree - 1)))
 
     def __hash__(self) -> int:
         return self._hash
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.name, self.base, self.nonresidue, self.degree))
+        return hash((self.name, self.base, self.reduction))
+
+    # --- the polynomial ---
+
+    @cached_property
+    def degree(self) -> int:
+        """The degree of the polynomial: coefficients of an element."""
+        return len(self.reduction)
+
+    @cached_property
+    def nonresidue(self) -> Scalar | None:
+        """u^degree if it is an element of the base, that is in a binomial extension; else None."""
+        first, *others = self.reduction
+        return None if any(not is_zero(each) for each in others) else first
+
+    @cached_property
+    def high_terms(self) -> tuple[tuple[tuple[int, Scalar], ...], ...]:
+        """u^degree, u^(degree + 1), ... to the highest power in a product: for each, the indices
+        and the values of its coefficients that are not 0."""
+        row, found = self.reduction, []
+        for _ in range(self.degree - 1):
+            found.append(tuple((k, factor) for k, factor in enumerate(row) if not is_zero(factor)))
+            shifted = (make_zero(self.base), *row[:-1])
+            row = tuple(
+                add(self.base, low, mul(self.base, row[-1], factor))
+                for low, factor in zip(shifted, self.reduction, strict=True)
+            )
+        return tuple(found)
 
     # --- layout ---
 
@@ -142,36 +174,31 @@ class Extension:
         """The trailing axes that an element adds to an array's shape."""
         return (*self.degrees, *self.prime.element_shape)
 
-    # --- constants of the Frobenius maps ---
-
-    @cached_property
-    def relative_factors(self) -> tuple[Scalar, ...]:
-        """The factor of each coefficient in x -> x^q, q the number of elements of the base."""
-        root = power(self.base, self.nonresidue, (get_order(self.base) - 1) // self.degree)
-        return tuple(power(self.base, root, i) for i in range(self.degree))
-
-    def find_frobenius_terms(self, times: int) -> list[tuple[int, Scalar]]:
-        """For each coefficient c, where x -> x^(p^times) moves it and what that map multiplies
-        c^(p^times) with: u^(i p^times) is a power of the nonresidue times a power of u."""
-        terms: list[tuple[int, Scalar]] = []
-        for i in range(self.degree):
-            quotient, target = divmod(i * self.prime.modulus**times, self.degree)
-            exponent = quotient % (get_order(self.base) - 1)
-            terms.append((target, power(self.base, self.nonresidue, exponent)))
-        return terms
-
 
 PrimeOrExtension = Prime | Extension
 """A finite field of one kind or the other."""
 
 
-def explain_reducible(extension: Extension) -> str | None:
-    """Why u^degree - nonresidue is not irreducible, in words; None if it is irreducible.
+def check_degree(name: str, degree: int) -> None:
+    """Refuse a degree that extensions do not have."""
+    if degree not in DEGREES:
+        raise KernelError(
+            f"{name}: the degree is {degree}; it must be {DEGREES[0]} to {DEGREES[-1]} (a tower of "
+            "extensions has larger degrees)"
+        )
 
-    It is irreducible if, for each prime divisor r of the degree, r divides q - 1 and the nonresidue
-    is not an r-th power; for degree 4, also only if 4 divides q - 1.
-    """
-    base, degree, nonresidue = extension.base, extension.degree, extension.nonresidue
+
+def explain_reducible(extension: Extension) -> str | None:
+    """Why the polynomial of u is not irreducible, in words; None if it is irreducible."""
+    if extension.nonresidue is None:
+        return _explain_reducible_polynomial(extension)
+    return _explain_reducible_binomial(extension, extension.nonresidue)
+
+
+def _explain_reducible_binomial(extension: Extension, nonresidue: Scalar) -> str | None:
+    """u^degree - nonresidue is irreducible if, for each prime divisor r of the degree, r divides
+    q - 1 and the nonresidue is not an r-th power; for degree 4, also only if 4 divides q - 1."""
+    base, degree = extension.base, extension.degree
     others, divisor = get_order(base) - 1, 3 if degree == 3 else 2
     kind = "a cube" if divisor == 3 else "a square"
     described = f"u^{degree} - {nonresidue} is not irreducible over {base.name}"
@@ -180,11 +207,48 @@ def explain_reducible(extension: Extension) -> str | None:
     if others % degree:
         return (
             f"{described}: no u^{degree} - c is, because {degree} does not divide q - 1, q the "
-            "number of elements of the base; take another degree, or a tower of extensions"
+            "number of elements of the base; take another degree, a polynomial with more terms, or "
+            "a tower of extensions"
         )
     if power(base, nonresidue, others // divisor) == make_one(base):
         return f"{described}: {nonresidue} is {kind} there; take an element that is not"
     return None
+
+
+def _explain_reducible_polynomial(extension: Extension) -> str | None:
+    """A factor of degree k divides u^(q^k) - u. So there is none of a degree up to half of the
+    polynomial's if and only if the polynomial has no divisor in common with these."""
+    base, degree = extension.base, extension.degree
+    one, zero = make_one(base), make_zero(base)
+    root = (zero, one, *[zero] * (degree - 2))
+    modulus = [*(negate(base, each) for each in extension.reduction), one]
+    image = root
+    for k in range(1, degree // 2 + 1):
+        image = power(extension, image, get_order(base))
+        difference = [subtract(base, a, b) for a, b in zip(image, root, strict=True)]
+        if not _are_coprime(base, modulus, difference):
+            return (
+                f"the polynomial with u^{degree} = {extension.reduction} is not irreducible over "
+                f"{base.name}: it has a factor of degree {k}; take another one"
+            )
+    return None
+
+
+def _are_coprime(field: PrimeOrExtension, a: list[Scalar], b: list[Scalar]) -> bool:
+    """Whether polynomials, their constant terms first, have no common divisor (Euclid)."""
+    while b:
+        if is_zero(b[-1]):
+            b = b[:-1]
+        elif len(a) < len(b):
+            a, b = b, a
+        elif is_zero(a[-1]):
+            a = a[:-1]
+        else:
+            factor = mul(field, a[-1], inverse(field, b[-1]))
+            shift = len(a) - len(b)
+            for i, each in enumerate(b, shift):
+                a = [*a[:i], subtract(field, a[i], mul(field, factor, each)), *a[i + 1 :]]
+    return len(a) == 1
 
 
 # --- arithmetic on single elements ---
@@ -259,6 +323,18 @@ def add(field: PrimeOrExtension, x: Scalar, y: Scalar) -> Scalar:
     return tuple(add(field.base, a, b) for a, b in zip(x, y, strict=True))
 
 
+def negate(field: PrimeOrExtension, x: Scalar) -> Scalar:
+    """-x."""
+    if isinstance(field, Prime):
+        return -x % field.modulus
+    return tuple(negate(field.base, each) for each in x)
+
+
+def subtract(field: PrimeOrExtension, x: Scalar, y: Scalar) -> Scalar:
+    """x - y."""
+    return add(field, x, negate(field, y))
+
+
 def mul(field: PrimeOrExtension, x: Scalar, y: Scalar) -> Scalar:
     """x * y."""
     if isinstance(field, Prime):
@@ -269,16 +345,17 @@ def mul(field: PrimeOrExtension, x: Scalar, y: Scalar) -> Scalar:
         for i, a in enumerate(x):
             for j, b in enumerate(y):
                 sums[i + j] += a * b
-        for high in range(degree, 2 * degree - 1):
-            sums[high - degree] += field.nonresidue * sums[high]
+        for high, terms in enumerate(field.high_terms, degree):
+            for k, factor in terms:
+                sums[k] += factor * sums[high]
         return tuple(each % base.modulus for each in sums[:degree])
-    terms = [make_zero(base)] * (2 * degree - 1)
+    parts = [make_zero(base)] * (2 * degree - 1)
     for (i, a), (j, b) in product(enumerate(x), enumerate(y)):
-        terms[i + j] = add(base, terms[i + j], mul(base, a, b))
-    for high in range(degree, 2 * degree - 1):
-        wrapped = mul(base, field.nonresidue, terms[high])
-        terms[high - degree] = add(base, terms[high - degree], wrapped)
-    return tuple(terms[:degree])
+        parts[i + j] = add(base, parts[i + j], mul(base, a, b))
+    for high, terms in enumerate(field.high_terms, degree):
+        for k, factor in terms:
+            parts[k] = add(base, parts[k], mul(base, factor, parts[high]))
+    return tuple(parts[:degree])
 
 
 def power(field: PrimeOrExtension, x: Scalar, exponent: int) -> Scalar:
@@ -293,14 +370,42 @@ def power(field: PrimeOrExtension, x: Scalar, exponent: int) -> Scalar:
     return result
 
 
+@lru_cache(maxsize=256)
+def find_frobenius_rows(field: Extension, times: int) -> tuple[Scalar, ...]:
+    """x -> x^(p^times) takes c0 + c1 u + ... to c0' row 0 + c1' row 1 + ..., c' = c^(p^times): row i
+    is u^(i p^times), an element."""
+    base, degree, exponent = field.base, field.degree, field.prime.modulus**times
+    zero = make_zero(base)
+    if field.nonresidue is None:
+        root = power(field, (zero, make_one(base), *[zero] * (degree - 2)), exponent)
+        rows = [make_one(field)]
+        for _ in range(degree - 1):
+            rows.append(mul(field, rows[-1], root))
+        return tuple(rows)
+    found: list[Scalar] = []
+    for i in range(degree):  # a power of the nonresidue times a power of u
+        quotient, target = divmod(i * exponent, degree)
+        factor = power(base, field.nonresidue, quotient % (get_order(base) - 1))
+        found.append(tuple(factor if k == target else zero for k in range(degree)))
+    return tuple(found)
+
+
+def find_conjugate_rows(field: Extension, times: int) -> tuple[Scalar, ...]:
+    """The rows of x -> x^(q^times), q the number of elements of the base: coefficients stay."""
+    below = 1 if isinstance(field.base, Prime) else field.base.total_degree
+    return find_frobenius_rows(field, times * below)
+
+
 def inverse(field: PrimeOrExtension, x: Scalar) -> Scalar:
     """1 / x for an x that is not 0: the product of the conjugates of x, divided by the norm."""
     if isinstance(field, Prime):
         return pow(x, -1, field.modulus)
-    base, conjugate, conjugates = field.base, x, make_one(field)
-    for _ in range(field.degree - 1):
-        terms = zip(conjugate, field.relative_factors, strict=True)
-        conjugate = tuple(mul(base, a, factor) for a, factor in terms)
+    base, conjugates = field.base, make_one(field)
+    for times in range(1, field.degree):
+        rows = find_conjugate_rows(field, times)
+        conjugate = make_zero(field)
+        for a, row in zip(x, rows, strict=True):
+            conjugate = add(field, conjugate, tuple(mul(base, a, each) for each in row))
         conjugates = mul(field, conjugates, conjugate)
     norm = mul(field, x, conjugates)[0]
     scale = inverse(base, norm)

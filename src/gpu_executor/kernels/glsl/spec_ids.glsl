@@ -41,4 +41,8 @@
 #define ID_REPEATS 109
 #define ID_LOG_SUBGROUP 110
 #define ID_UNIT_BITS 111
+#define ID_DEGREE 170
+#define ID_VALUES_DEGREE 171
+#define ID_LOG_ARITY 172
+#define ID_MIX 173
 #endif
