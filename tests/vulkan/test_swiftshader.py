@@ -48,6 +48,15 @@ def test_a_field_of_every_family(swiftshader: gx.PersistentVulkanBackend, name: 
     assert (swiftshader.stats().pipelines.lowered > lowered) == wide
 
 
+def test_extensions_of_goldilocks_and_folding(swiftshader: gx.PersistentVulkanBackend) -> None:
+    field = fields.GOLDILOCKS3
+    host = field.random(16, seed=1)
+    there, alpha = swiftshader.to_device(host), host[3].item()
+    assert field.inverse(there * there).tolist() == field.inverse(host * host).tolist()
+    folded = field.fold(host, alpha, 8, coset=7)
+    assert field.fold(there, alpha, 8, coset=7).tolist() == folded.tolist()
+
+
 def test_loops_that_are_not_unrolled_run_to_their_end(
     swiftshader: gx.PersistentVulkanBackend,
 ) -> None:

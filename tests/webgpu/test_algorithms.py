@@ -68,11 +68,16 @@ def test_fields_without_64_bit_integers(narrow_backend: gx.WgpuExecutor, name: s
     check_family(narrow_backend, getattr(fields, name))
 
 
-def test_an_extension_field(backend: gx.WgpuExecutor) -> None:
-    field = fields.ExtensionField(fields.BABYBEAR, 11, degree=4)
-    values = np.reshape(elements(fields.BABYBEAR.prime, 40, 1), (10, 4)).tolist()
-    host = field.encode(values)
+@pytest.mark.parametrize(
+    "field", [fields.ExtensionField(fields.BABYBEAR, 11, degree=4), fields.GOLDILOCKS3]
+)
+def test_an_extension_field(backend: gx.WgpuExecutor, field: fields.ExtensionField) -> None:
+    host = field.random(16, seed=1)
     there = backend.to_device(host)
+    alpha = host[3].item()
+    folded = field.fold(host, alpha, 4, order="reversed")
+    assert field.fold(there, alpha, 4, order="reversed").tolist() == folded.tolist()
+    assert there.frobenius().tolist() == host.frobenius().tolist()
     assert (there * there + there).tolist() == (host * host + host).tolist()
     assert field.inverse(there).tolist() == field.inverse(host).tolist()
 

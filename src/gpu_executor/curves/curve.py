@@ -768,8 +768,8 @@ def _describe_field(name: str, field: Any) -> tuple[Prime, int, int]:
             )
         if field.nonresidue is None:
             raise CurveError(
-                f"{name}: the field of a curve is a Field, or an extension with u^degree in its base, "
-                f"and {field.name} has another polynomial"
+                f"{name}: the field of a curve is a Field, or an extension with u^degree in its "
+                f"base, and {field.name} has another polynomial"
             )
         return field.prime, field.degree, field.nonresidue
     raise ArgumentTypeError(

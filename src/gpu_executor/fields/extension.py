@@ -1,9 +1,9 @@
 """`ExtensionField`, an extension of a prime field or of another extension, and `ExtensionArray`, an
 array of its elements.
 
-An element is c0 + c1 u + ... with coefficients in the base, u the root of an irreducible polynomial:
-u^degree - nonresidue, or any other. In Python an element is the tuple of its coefficients: integers,
-or tuples themselves in a tower of extensions.
+An element is c0 + c1 u + ... with coefficients in the base, u the root of an irreducible
+polynomial: u^degree - nonresidue, or any other. In Python an element is the tuple of its
+coefficients: integers, or tuples themselves in a tower of extensions.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class ExtensionField(FiniteField[ExtensionArray]):
     ) -> None:
         """An extension of a field by a root u of an irreducible polynomial.
 
-        The polynomial is u^degree - nonresidue, or what `polynomial` says. Whether it is irreducible
+        The polynomial is u^degree - nonresidue, or what `polynomial` says. That it is irreducible
         over the base is checked.
 
         Args:
@@ -397,8 +397,8 @@ class ExtensionField(FiniteField[ExtensionArray]):
         return self.base.legendre(self.norm(a))
 
     def _find_roots(self, a: ExtensionArray) -> ExtensionArray:
-        """Roots in degree 2 with u^2 in the base are computed with roots in the base, and others as in
-        every field.
+        """Roots in degree 2 with u^2 in the base are computed with roots in the base, and others
+        as in every field.
 
         (x + y u)^2 = c0 + c1 u has x^2 = (c0 + r) / 2 for one of the roots r of the norm, and
         y = c1 / (2 x). If x = 0, then y^2 = c0 / nonresidue.

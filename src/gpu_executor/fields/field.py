@@ -22,13 +22,13 @@ from gpu_executor.errors import (
     GpuError,
 )
 from gpu_executor.fields.element_array import check_choice
-from gpu_executor.fields.folding import fold_values
 from gpu_executor.fields.finite_field import (
     FiniteField,
     FiniteFieldArray,
     Operand,
     as_int,
 )
+from gpu_executor.fields.folding import fold_values
 from gpu_executor.fields.layout_array import check_one_place, find_array_device
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.catalogue import find_field_operation

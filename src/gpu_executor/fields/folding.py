@@ -43,7 +43,7 @@ def fold_values(
 
 
 def _parse_alpha(field: FiniteField[Any], alpha: Any) -> Scalar:
-    """The factor as an element of the field. An array on a device is fetched, which waits for it."""
+    """The factor as an element of the field. An array on a device is fetched."""
     if not isinstance(alpha, FiniteFieldArray):
         return field._parse_scalar(alpha)
     if alpha.shape:

@@ -1,6 +1,6 @@
-"""Kernels that measure the integer units alone: chains of dependent products of small primes, and of
-operations on 32-bit words, without memory access between them. Benchmarks take the rates of hash
-functions from them: the operations of a hash, counted, divided by the measured rate.
+"""Kernels that measure the integer units alone: chains of dependent products of small primes, and
+of operations on 32-bit words, without memory access between them. The rate of a chain divided by
+the operations of a hash, counted, is a bound of the rate of that hash.
 """
 
 from __future__ import annotations

@@ -595,8 +595,8 @@ def _find_small(prime: Prime, value: int) -> int:
 
 @functools.lru_cache(maxsize=256)
 def _encode_reduction(field: Extension, prime: Prime) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """What replaces u^degree, u^(degree + 1), ... in a product: all coefficients, and these as signed
-    bytes in three words, `LARGE` for one that is not small."""
+    """What replaces u^degree, u^(degree + 1), ... in a product: all coefficients, and these as
+    signed bytes in three words, `LARGE` for one that is not small."""
     values = [0] * (field.degree - 1) * field.degree
     codes = bytearray(12)
     for row, terms in enumerate(field.high_terms):

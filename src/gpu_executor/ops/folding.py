@@ -1,9 +1,9 @@
-"""Folding, the step that FRI repeats: from the values of a polynomial on a domain of n points to those
-of a random combination of its parts on a domain of n / arity points.
+"""Folding, the step that FRI repeats: from the values of a polynomial on a domain of n points to
+those of a random combination of its parts on a domain of n / arity points.
 
-With f(x) = f_0(x^a) + x f_1(x^a) + ... + x^(a-1) f_(a-1)(x^a), a the arity, the folded polynomial is
-f_0(y) + alpha f_1(y) + ... + alpha^(a-1) f_(a-1)(y). It takes a - 1 butterflies for each of its values:
-log2 a levels, each of which folds by 2, with alpha, alpha^2, alpha^4 and so on.
+With f(x) = f_0(x^a) + x f_1(x^a) + ... + x^(a-1) f_(a-1)(x^a), a the arity, the folded polynomial
+is f_0(y) + alpha f_1(y) + ... + alpha^(a-1) f_(a-1)(y). It takes a - 1 butterflies for each of its
+values: log2 a levels, each of which folds by 2, with alpha, alpha^2, alpha^4 and so on.
 
 Values are elements of a prime field or of an extension, and the domain is in the prime field. A
 product by a constant of an extension is a product by a matrix of prime elements, so the same code
@@ -61,8 +61,8 @@ def fold(
     log_n = check_length(prime, shape)
     if log_n < options.log_arity:
         raise ArgumentShapeError(
-            f"{field.name}: folding by {options.arity} takes rows of at least {options.arity} values; "
-            f"the shape is {shape}"
+            f"{field.name}: folding by {options.arity} takes rows of at least {options.arity} "
+            f"values; the shape is {shape}"
         )
     result_shape = (*shape[:-1], shape[-1] >> options.log_arity, *field.element_shape)
     rows = math.prod(shape[:-1])

@@ -1,9 +1,9 @@
 """`Extension`: a finite field that extends a prime field or another extension, and exact arithmetic
 on single elements.
 
-An element is c0 + c1 u + ... with coefficients in the base, u the root of an irreducible polynomial.
-As Python values an element of a prime field is an integer, and an element of an extension is the
-tuple of its coefficients, which are tuples themselves in a tower.
+An element is c0 + c1 u + ... with coefficients in the base, u the root of an irreducible
+polynomial. As Python values an element of a prime field is an integer, and an element of an
+extension is the tuple of its coefficients, which are tuples themselves in a tower.
 
 The polynomial of a binomial extension is u^degree - nonresidue. Such a polynomial of degree 4 or
 less is irreducible only if the degree divides q - 1, q the number of elements of the base (Lidl and
@@ -372,8 +372,8 @@ def power(field: PrimeOrExtension, x: Scalar, exponent: int) -> Scalar:
 
 @lru_cache(maxsize=256)
 def find_frobenius_rows(field: Extension, times: int) -> tuple[Scalar, ...]:
-    """x -> x^(p^times) takes c0 + c1 u + ... to c0' row 0 + c1' row 1 + ..., c' = c^(p^times): row i
-    is u^(i p^times), an element."""
+    """The rows of x -> x^(p^times), which takes c0 + c1 u + ... to c0' row 0 + c1' row 1 + ... with
+    c' = c^(p^times): row i is u^(i p^times), an element."""
     base, degree, exponent = field.base, field.degree, field.prime.modulus**times
     zero = make_zero(base)
     if field.nonresidue is None:
