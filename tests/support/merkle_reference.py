@@ -63,9 +63,7 @@ def compute_rfc6962_root(messages: Sequence[bytes]) -> bytes:
     if len(messages) == 1:
         return sha256(b"\x00" + messages[0])
     k = _split(len(messages))
-    return sha256(
-        b"\x01" + compute_rfc6962_root(messages[:k]) + compute_rfc6962_root(messages[k:])
-    )
+    return sha256(b"\x01" + compute_rfc6962_root(messages[:k]) + compute_rfc6962_root(messages[k:]))
 
 
 def compute_rfc6962_path(index: int, messages: Sequence[bytes]) -> list[bytes]:

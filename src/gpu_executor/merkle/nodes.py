@@ -55,13 +55,15 @@ def take(nodes: Nodes, positions: Positions) -> Nodes:
 
 def put(nodes: Nodes, positions: Positions, values: Nodes) -> Nodes:
     """Write values to positions, each of which is there once; the array that has them, which is
-    `nodes` itself wherever a device can write to it."""
+    in place wherever that is
+    possible."""
     if isinstance(nodes, FieldArray):
         values = values.in_form(nodes.form)
     words = get_words(nodes)
     if isinstance(words, np.ndarray):
-        words[positions] = get_words(values)
-        return nodes
+        own = words if words.flags.writeable else words.copy()
+        own[positions] = get_words(values)
+        return wrap(nodes, own)
     return wrap(nodes, _put(words, positions, get_words(values)))
 
 

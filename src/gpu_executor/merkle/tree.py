@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from gpu_executor.arrays.typed_array import get_words
 from gpu_executor.backend import Backend
@@ -20,7 +21,7 @@ from gpu_executor.errors import (
     ElementIndexError,
 )
 from gpu_executor.hashes.hash_function import HashFunction
-from gpu_executor.merkle import documents, openzeppelin
+from gpu_executor.merkle import documents, openzeppelin, rfc6962
 from gpu_executor.merkle.levels import Builder
 from gpu_executor.merkle.nodes import (
     Nodes,
@@ -414,6 +415,62 @@ class MerkleTree:
             ArgumentValueError: There is no such format, or it does not have this arity.
         """
         return verify(root, indices, leaves, proof, hash, arity, format, hash_leaves, count)
+
+    def prove_consistency(self, old_count: int) -> npt.NDArray[np.uint8]:
+        """The consistency proof of RFC 6962 that the tree begins with the leaves of an older one,
+        for the format "rfc6962".
+
+        Args:
+            old_count (int): The number of leaves of the older tree.
+
+        Returns:
+            The nodes on the host, of shape (number, digest size).
+        """
+        call = f"{NAME}.prove_consistency"
+        if self.format != "rfc6962":
+            raise ArgumentValueError(f"{call}: the format is {self.format!r}, not 'rfc6962'")
+        if not is_integer(old_count):
+            raise ArgumentTypeError(f"{call}: old_count is {describe(old_count)}, not an integer")
+        if not 0 <= old_count <= self._count:
+            raise ArgumentValueError(
+                f"{call}: old_count is {old_count}; the tree has {self._count} leaves"
+            )
+        wanted = rfc6962.list_consistency_nodes(int(old_count), self._count) if old_count else []
+        if not wanted:
+            return np.empty((0, *self.hash.digest_shape), np.uint8)
+        levels = self._use_levels()
+        positions, places = rfc6962.group_by_level(wanted, len(levels))
+        nodes: npt.NDArray[np.uint8] = take_levels(levels, positions)[places]
+        return nodes
+
+    @staticmethod
+    def verify_consistency(
+        old_root: Any,
+        old_count: int,
+        root: Any,
+        count: int,
+        nodes: Any,
+        *,
+        hash: HashFunction,
+    ) -> bool:
+        """Whether a consistency proof of RFC 6962 shows that a tree begins with the leaves of an
+        older one; computed on the host.
+
+        Args:
+            old_root (array or bytes): The root of the older tree.
+            old_count (int): The number of its leaves.
+            root (array or bytes): The root of the tree.
+            count (int): The number of its leaves.
+            nodes (array): What `prove_consistency` returned.
+            hash (HashFunction): The hash function of both trees.
+
+        Returns:
+            True, or False for whatever does not match.
+
+        Raises:
+            ArgumentTypeError: An argument has the wrong type.
+        """
+        return rfc6962.verify_consistency(old_root, old_count, root, count, nodes, hash)
 
     # --- changing leaves ---
 
