@@ -36,6 +36,7 @@ ALL = [
     "msm",
     "kzg",
     "groth16",
+    "hashes",
     "executor",
     "peers",
 ]

@@ -21,6 +21,9 @@ from gpu_executor.bench.first_call import FirstCallTimes
 from gpu_executor.bench.groth16 import CIRCUITS, CommandTimes, Groth16Row
 from gpu_executor.bench.groth16_peers import ProverPeerRow, ProverPeerState
 from gpu_executor.bench.groth16_stages import ProofStageRow
+from gpu_executor.bench.hash_bounds import ChainRate
+from gpu_executor.bench.hash_peers import HashPeerRow
+from gpu_executor.bench.hashes import HashRow, TreeRow
 from gpu_executor.bench.kzg import FUNCTIONS, KzgRow, StageRow
 from gpu_executor.bench.measurement import Measurement, Target
 from gpu_executor.bench.msm import CurveTimes, MsmRow, SkewRow, TableRow
@@ -37,6 +40,7 @@ from gpu_executor.bench.suite import (
     ExecutorTimes,
     FieldMeasurement,
     Groth16Measurement,
+    HashMeasurement,
     KzgMeasurement,
     MsmMeasurement,
     PeersMeasurement,
@@ -77,6 +81,9 @@ FIGURES = [
     "groth16-memory",
     "groth16-stages",
     "groth16-floors",
+    "hash-rates",
+    "hash-transfers",
+    "hash-trees",
     "executor-calls",
     "peers-sum",
     "peers-batch-of-sums",
@@ -99,6 +106,7 @@ def make_run() -> BenchmarkRun:
         "msm": _make_msm(device),
         "kzg": _make_kzg(device),
         "groth16": make_groth16(device),
+        "hashes": make_hashes(device),
         "executor": ExecutorTimes(
             device,
             ExecutorMeasurement(50.0, 60.0, 115.0, 90.0, 100.0, 8_000.0, 16_000.0),
@@ -387,6 +395,43 @@ def make_groth16(device: DeviceInfo) -> Groth16Measurement:
     ]
     command = CommandTimes("bn128", 16, 4_000.0, 900.0)
     return Groth16Measurement(device, rows, stages, peers, states, command, targets=[])
+
+
+def make_hashes(device: DeviceInfo) -> HashMeasurement:
+    """Two hash functions, a large message and trees, beside hashlib."""
+
+    def make_row(name: str, what: str, length: int, rows: int, rate: float) -> HashRow:
+        return HashRow(
+            hash=name,
+            what=what,
+            length=length,
+            unit="bytes" if what != "permutation" else "elements",
+            rows=rows,
+            operations=2_288,
+            hashes_per_second=_vary(rate),
+            bytes_per_second=rate * length,
+            arithmetic_per_second=1.25 * rate,
+            memory_per_second=4 * rate,
+            of_bound=0.8,
+            numpy_per_second=_vary(rate / 10),
+            bus_per_second=rate / 9,
+        )
+
+    rows = [
+        make_row("SHA256", "hash", 64, 1 << 24, 5e9),
+        make_row("BLAKE3", "message", 1 << 30, 1, 700.0),
+        make_row("Poseidon2 BabyBear 16", "permutation", 16, 1 << 22, 6e8),
+    ]
+    trees = [
+        TreeRow("SHA256", log, _vary((1 << log) / 2e6), (1 << log) / 3e6, 0.67, 2e9)
+        for log in (20, 24)
+    ]
+    peers = [
+        HashPeerRow("SHA256", 64, "hash", "hashlib", 16, 2e7, None),
+        HashPeerRow("BLAKE3", 1 << 30, "message", "blake3", 0, None, "it is not installed"),
+    ]
+    rates = [ChainRate("add_xor_rotate", 1.5e13), ChainRate("babybear", 1.2e12)]
+    return HashMeasurement(device, rows, trees, rates, 4e12, peers, targets=[])
 
 
 def _make_peers(device: DeviceInfo) -> PeersMeasurement:

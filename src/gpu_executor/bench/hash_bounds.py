@@ -1,5 +1,5 @@
-"""What hash functions compute, counted, and how fast a device computes it in registers. The measured
-rate of the operations divided by their number is a bound of the rate of hashes.
+"""What hash functions compute, counted, and how fast a device computes it in registers. The
+measured rate of the operations divided by their number is a bound of the rate of hashes.
 
 Operations of byte hashes are instructions on 32-bit words as GPUs have them: a sum or a logical
 combination of three words is one, and so is a rotation or a shift; 64-bit words are pairs.
@@ -57,8 +57,8 @@ BLAKE2S_BLOCK = 10 * 8 * QUARTER_ROUND + 8
 BLAKE3_BLOCK = 7 * 8 * QUARTER_ROUND + 8
 BLAKE3_CHUNK = 1024
 RIPEMD160_BLOCK = 160 * 6 + 5
-"""In each of two lines of 80 steps: a function of three words, a sum of four terms (2), a rotation, a
-sum, a rotation."""
+"""In each of two lines of 80 steps: a function of three words, a sum of four terms (2), a rotation,
+a sum, a rotation."""
 
 
 def _count_blocks(length: int, block: int, padding: int) -> int:
@@ -98,7 +98,7 @@ def count_ripemd160(length: int) -> int:
 
 
 def count_rounds(width: int, full: int, partial: int, power: int) -> int:
-    """The products of the powers x^power: of all elements in full rounds, of one in partial ones."""
+    """The products of powers x^power: of all elements in full rounds, of one in partial ones."""
     products = power.bit_length() - 1 + power.bit_count() - 1
     return (full * width + partial) * products
 
@@ -137,9 +137,7 @@ def choose_chains(device: DeviceInfo) -> ChainSizes:
     return CPU_CHAINS if device.kind == "cpu" else GPU_CHAINS
 
 
-def measure_integer_rate(
-    gpu: PersistentVulkanBackend, mix: Mix, sizes: ChainSizes
-) -> ChainRate:
+def measure_integer_rate(gpu: PersistentVulkanBackend, mix: Mix, sizes: ChainSizes) -> ChainRate:
     """Operations on 32-bit words per second."""
     words = np.random.default_rng(1).integers(0, 1 << 32, sizes.count, np.uint32)
     kernel = integer_chains_kernel(mix, sizes.length)

@@ -1,8 +1,8 @@
 """Other implementations of byte hashes on all cores, each in processes of its own: hashlib, and the
 packages `blake3` and `pycryptodome`.
 
-hashlib holds the GIL while it hashes short messages, so threads would measure the lock. Each process
-hashes messages of its own for a while, all processes at once, and their rates are added.
+hashlib holds the GIL while it hashes short messages, so threads would measure the lock. Each
+process hashes messages of its own for a while, all processes at once, and their rates are added.
 """
 
 from __future__ import annotations
@@ -62,6 +62,8 @@ class HashPeerRow:
 
     hash: str
     length: int
+    what: str
+    """"hash", or "message" for one large message."""
     package: str
     processes: int
     per_second: float | None
@@ -80,16 +82,16 @@ def measure_peer(
 ) -> HashPeerRow:
     """Measure messages of one length on all cores; a large message by one process, with all threads
     that its package has."""
-    package = PACKAGES.get(hash_name, "hashlib")
+    package, what = PACKAGES.get(hash_name, "hashlib"), "message" if large else "hash"
     module = MODULES.get(package)
     if module is not None and importlib.util.find_spec(module) is None:
-        return HashPeerRow(hash_name, length, package, 0, None, "it is not installed")
+        return HashPeerRow(hash_name, length, what, package, 0, None, "it is not installed")
     script = "BLAKE3 threads" if large and hash_name == "BLAKE3" else hash_name
     processes = 1 if large else count_cores()
     rates = _run_processes([script, str(length), str(seconds)], processes)
     if isinstance(rates, str):
-        return HashPeerRow(hash_name, length, package, processes, None, rates)
-    return HashPeerRow(hash_name, length, package, processes, sum(rates), None)
+        return HashPeerRow(hash_name, length, what, package, processes, None, rates)
+    return HashPeerRow(hash_name, length, what, package, processes, sum(rates), None)
 
 
 def _run_processes(arguments: list[str], processes: int) -> list[float] | str:

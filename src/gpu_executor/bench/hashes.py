@@ -1,5 +1,5 @@
-"""Hash functions of bytes and of field elements, and Merkle trees: rows on the device, and from NumPy
-to NumPy, beside the bounds of arithmetic, memory and bus (`hash_bounds`).
+"""Hash functions of bytes and of field elements, and Merkle trees: rows on the device, and from
+NumPy to NumPy, beside the bounds of arithmetic, memory and bus (`hash_bounds`).
 
 A sample of each result is compared with that of the host before it is timed.
 """
@@ -171,7 +171,8 @@ class HashRow:
     what: str
     """"hash", "permutation", or "message" for one large message."""
     length: int
-    """Bytes or elements of a row."""
+    unit: str
+    """Of the length: "bytes" or "elements"."""
     rows: int
     operations: int
     """Of a hash, counted: on 32-bit words, or products."""
@@ -179,15 +180,15 @@ class HashRow:
     """Of rows on the device."""
     bytes_per_second: float
     """Of those rows."""
-    arithmetic_bound: float
+    arithmetic_per_second: float
     """Hashes per second that the counted operations allow."""
-    memory_bound: float
+    memory_per_second: float
     """Hashes per second that reading rows and writing digests allows."""
     of_bound: float
     """The rate relative to the smaller bound."""
     numpy_per_second: float
     """Hashes of rows in NumPy memory to digests in NumPy memory."""
-    bus_bound: float
+    bus_per_second: float
     """Hashes per second that the transfers of rows or of digests allow, the slower of both."""
 
 
@@ -302,15 +303,16 @@ class HashBench:
             hash=name,
             what=what,
             length=rows.shape[1],
+            unit="elements" if isinstance(rows, FieldArray) else "bytes",
             rows=count,
             operations=operations,
             hashes_per_second=per_second,
             bytes_per_second=moved / seconds,
-            arithmetic_bound=arithmetic,
-            memory_bound=memory,
+            arithmetic_per_second=arithmetic,
+            memory_per_second=memory,
             of_bound=float(per_second) / min(arithmetic, memory),
             numpy_per_second=count / whole,
-            bus_bound=count / max(float(upload), float(download)),
+            bus_per_second=count / max(float(upload), float(download)),
         )
 
     def _time(self, function: Callable[[], object]) -> float:

@@ -38,6 +38,8 @@ PACKAGES = (
     *("numpy", "vulkan", "cffi", "wgpu", "galois", "python-flint", "ckzg", "py-ecc"),
     *(
         "py-arkworks-bls12381",
+        "blake3",
+        "pycryptodome",
         "eth-account",
         "ray",
         "pyopencl",
@@ -53,7 +55,8 @@ PACKAGES = (
 KEYS = frozenset((
     "elements", "jobs", "arrays", "direction", "field", "log_n", "rows", "curve", "log_points",
     "batch", "scalars", "name", "kind", "count", "package", "what", "function", "blobs", "queues",
-    "private", "operation", "kernel", "inverted", "mode", "circuit", "log_constraints",
+    "private", "operation", "kernel", "inverted", "mode", "circuit", "log_constraints", "hash",
+    "length", "log_leaves",
 ))  # fmt: skip
 """Columns that say which row of a table it is. All other columns are measured or computed."""
 UNITS = {"_ms": "ms", "_us": "us", "_s": "s", "bytes_per_second": "B/s", "per_second": "/s"}

@@ -27,6 +27,9 @@ from gpu_executor.bench import (
     groth16,
     groth16_peers,
     groth16_stages,
+    hash_bounds,
+    hash_peers,
+    hashes,
     kzg,
     msm,
     overhead,
@@ -77,6 +80,9 @@ QUICK_KZG = ("commitments", "cells", "verification of blobs")
 
 QUICK_PROOFS, QUICK_PROOFS_ON_CPU = (12, 16), (6,)
 """log2 of the numbers of constraints; on CPUs with a uniform witness only."""
+
+
+QUICK_HASHES = ("SHA256", "KECCAK256", "BLAKE3", "Poseidon2 BabyBear 16")
 
 
 def select_device() -> DeviceInfo:
@@ -397,6 +403,58 @@ def measure_groth16(
 
 
 @dataclass(frozen=True)
+class HashMeasurement(Measurement):
+    """Hash functions and Merkle trees, the rates of chains, and other packages."""
+
+    rows: list[hashes.HashRow]
+    trees: list[hashes.TreeRow]
+    rates: list[hash_bounds.ChainRate]
+    """Operations per second in registers."""
+    copy_bytes_per_second: float
+    """Bytes that a copy kernel reads and writes."""
+    peers: list[hash_peers.HashPeerRow]
+
+
+def measure_hashes(
+    watch: Watch,
+    *,
+    quick: bool = False,
+    names: Sequence[str] = (),
+    lengths: Sequence[int] = (),
+    trees: Sequence[int] = (),
+    peer: bool = True,
+) -> HashMeasurement:
+    """Measure hash functions with rows of so many bytes, trees of so many leaves, given by their
+    log2, then other packages on all cores."""
+    chosen = tuple(names) or (QUICK_HASHES if quick else tuple(hashes.CASES))
+    rows_of = tuple(lengths) or hashes.LENGTHS[: 1 if quick else None]
+    with PersistentVulkanBackend() as gpu:
+        sizes = hashes.choose_sizes(gpu.device)
+        if trees or quick:
+            sizes = dataclasses.replace(sizes, trees=tuple(trees) or sizes.trees[:1])
+        rates = hash_bounds.measure_rates(
+            gpu, hashes.list_fields(chosen), hash_bounds.choose_chains(gpu.device)
+        )
+        bench = hashes.HashBench(gpu, sizes, rates, QUICK_BUDGET if quick else DEFAULT_BUDGET)
+        work = hashes.list_work(chosen, rows_of)
+        rows = list(watch(bench.measure(work), len(work), "hashes"))
+        built = [name for name in hashes.TREES if name in chosen]
+        count = len(built) * len(sizes.trees)
+        measured = list(watch(bench.measure_trees(built), count, "trees"))
+    seconds = hash_peers.QUICK_SECONDS if quick else hash_peers.SECONDS
+    own = [row for row in rows if peer and row.hash in hashes.BYTE_CASES]
+    begun = (
+        hash_peers.measure_peer(row.hash, row.length, seconds, large=row.what == "message")
+        for row in own
+    )
+    others = list(watch(begun, len(own), "other packages"))
+    targets = hashes.check_targets(rows, measured, gpu.device)
+    return HashMeasurement(
+        gpu.device, rows, measured, rates, bench.copy_bytes_per_second, others, targets=targets
+    )
+
+
+@dataclass(frozen=True)
 class ExecutorTimes(Measurement):
     """GpuExecutor beside its backend."""
 
@@ -486,6 +544,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         Benchmark("msm", "multi-scalar multiplications", measure_msms),
         Benchmark("kzg", "KZG functions", measure_kzg, "kzg", kzg.MODULES),
         Benchmark("groth16", "Groth16 proofs", measure_groth16),
+        Benchmark("hashes", "hash functions and Merkle trees", measure_hashes),
         Benchmark("executor", "GpuExecutor beside its backend", measure_executor),
         Benchmark("peers", "other packages on the same work", measure_peers),
     )

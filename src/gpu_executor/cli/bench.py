@@ -11,6 +11,7 @@ from gpu_executor.cli.bench_compare import bench_compare
 from gpu_executor.cli.bench_executor import bench_executor
 from gpu_executor.cli.bench_fields import bench_fields
 from gpu_executor.cli.bench_groth16 import bench_groth16
+from gpu_executor.cli.bench_hashes import bench_hashes
 from gpu_executor.cli.bench_host_time import bench_host_time
 from gpu_executor.cli.bench_interfaces import bench_interfaces
 from gpu_executor.cli.bench_kernels import bench_kernels
@@ -35,6 +36,7 @@ bench.add_command(bench_compare)
 bench.add_command(bench_executor)
 bench.add_command(bench_fields)
 bench.add_command(bench_groth16)
+bench.add_command(bench_hashes)
 bench.add_command(bench_host_time)
 bench.add_command(bench_interfaces)
 bench.add_command(bench_kernels)

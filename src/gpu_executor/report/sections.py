@@ -28,6 +28,7 @@ from gpu_executor.report.format import (
     format_time,
 )
 from gpu_executor.report.groth16_section import show_groth16
+from gpu_executor.report.hashes_section import describe_row, show_hashes
 from gpu_executor.report.kzg_section import show_kzg
 from gpu_executor.report.number_sections import show_fields, show_msms, show_transforms
 from gpu_executor.report.peer_section import show_peers
@@ -47,6 +48,7 @@ def list_sections(run: BenchmarkRun) -> list[ReportSection]:
         _describe(run, "msm", "msm", "Multi-scalar multiplication", show_msms),
         _describe(run, "kzg", "kzg", "KZG beside ckzg", show_kzg),
         _describe(run, "groth16", "groth16", "Groth16 proofs", show_groth16),
+        _describe(run, "hashes", "hashes", "Hashes and Merkle trees", show_hashes),
         _describe(run, "executor", "executor", "GpuExecutor", show_executor),
         _describe(run, "peers", "peers", "Other packages on the same work", show_peers),
     ]
@@ -139,4 +141,11 @@ def list_head_figures(run: BenchmarkRun) -> Iterator[HeadFigure]:
             format_time(row["ms"]),
             f"Groth16 proof of 2^{row['log_constraints']} constraints",
             ", ".join(peers),
+        )
+    if (given := find_benchmark(run, "hashes")) is not None:
+        row = max(given.rows("rows"), key=lambda each: each["hashes_per_second"])
+        yield HeadFigure(
+            format_rate(row["hashes_per_second"]),
+            f"{row['hash']}, {describe_row(row)}",
+            f"{row['of_bound']:.2f} of the bound",
         )
