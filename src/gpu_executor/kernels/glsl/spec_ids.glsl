@@ -41,4 +41,10 @@
 #define ID_REPEATS 109
 #define ID_LOG_SUBGROUP 110
 #define ID_UNIT_BITS 111
+#define ID_ROW_BYTES 120
+#define ID_PREFIX_BYTES 121
+#define ID_SORTS 122
+#define ID_DOUBLES 123
+#define ID_ROWS_PER_ELEMENT 124
+#define ID_DOMAIN 125
 #endif
