@@ -73,6 +73,7 @@ def _make_twist(
     eigenvalue: int,
 ) -> Curve:
     """The twist y^2 = x^3 + twisted_b of y^2 = x^3 + b."""
+    assert field.nonresidue is not None
     coordinates = CoordinateField(field.prime, field.degree, field.nonresidue)
     frobenius = make_frobenius_map(coordinates, b, twisted_b, eigenvalue)
     return _make(name, field, twisted_b, order, generator, encoding, [frobenius])

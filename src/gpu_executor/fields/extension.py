@@ -441,7 +441,10 @@ class ExtensionField(FiniteField[ExtensionArray]):
             coset (int): The factor g of the points g w^i; None for 1. The results are at
                 g^arity w^(i arity).
         """
-        return fold_values(self, self.prime_field, values, alpha, arity, order, coset)
+        folded: ExtensionArray = fold_values(
+            self, self.prime_field, values, alpha, arity, order, coset
+        )
+        return folded
 
     # --- words and single elements ---
 

@@ -448,7 +448,8 @@ class Field(FiniteField[FieldArray]):
                 g^arity w^(i arity).
         """
         if isinstance(alpha, FiniteFieldArray) and alpha.field.contains(self):
-            return alpha.field.fold(values, alpha, arity, order=order, coset=coset)
+            extension: Any = alpha.field
+            return extension.fold(values, alpha, arity, order=order, coset=coset)
         return fold_values(self, self, values, alpha, arity, order, coset)
 
     # --- polynomials: coefficients along the last axis, the constant term first ---

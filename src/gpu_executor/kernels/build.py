@@ -5,7 +5,8 @@ families of primes: `<family>_<operation>.spv`. The family `f64_limbs` has only 
 multiply. Families of small elements also have packed kernels: `<family>_packed_<operation>.spv`.
 Sums, differences and products also have checked kernels: `wide_checked_<operation>.spv`, for every
 prime. Kernels on points of curves are compiled for each degree of the curve's field,
-and for CPUs in another variant: `curve1_<operation>.spv`, `curve1_serial_<operation>.spv`.
+and for CPUs in another variant: `curve1_<operation>.spv`, `curve1_serial_<operation>.spv`. Byte
+hashes are compiled for each variant of their messages: `sha256_rows.spv`.
 
 The ids of specialization constants are written to `glsl/spec_ids.glsl`, from the list `SpecId`.
 
@@ -27,6 +28,7 @@ from pathlib import Path
 
 from gpu_executor.errors import KernelError
 from gpu_executor.kernel.glsl import COMPILER, TARGET, find_compiler
+from gpu_executor.kernels.byte_hashes import list_hash_variants
 from gpu_executor.kernels.curves import (
     CURVE_DEGREES,
     VARIANT_OPTIONS,
@@ -79,10 +81,14 @@ class Source:
     """Of the curve's field, for kernels on points."""
     variant: str = ""
     """Of kernels on points."""
+    messages: str = ""
+    """Where the messages of a byte hash are (kernels/byte_hashes.py)."""
 
     @property
     def stem(self) -> str:
         """The name of the module."""
+        if self.messages:
+            return f"{self.path.stem}_{self.messages}"
         if self.degree:
             return curve_module_name(self.path.stem, self.degree, self.variant)
         if self.family is None:
@@ -92,6 +98,8 @@ class Source:
     @property
     def options(self) -> tuple[str, ...]:
         """The compiler options in addition to those of `COMMAND`."""
+        if self.messages:
+            return (f"-D{self.messages.upper()}",)
         if self.degree:
             return (f"-DDEGREE={self.degree}", *VARIANT_OPTIONS[self.variant])
         if self.family == "f64_limbs":
@@ -135,7 +143,13 @@ def sources() -> list[Source]:
         for degree in CURVE_DEGREES
         for variant in list_variants(path.stem, degree)
     ]
-    found = [source for source in plain + by_family + packed + checked + curves if source.exists]
+    byte_hashes = [
+        Source(path, messages=variant)
+        for path in (GLSL / "byte_hashes").glob("*.comp")
+        for variant in list_hash_variants(path.stem)
+    ]
+    found = plain + by_family + packed + checked + curves + byte_hashes
+    found = [source for source in found if source.exists]
     return sorted(found, key=lambda source: f"{source.stem}.spv")
 
 

@@ -48,6 +48,11 @@ def fetch(nodes: Nodes) -> Nodes:
     return nodes.numpy() if isinstance(nodes, DeviceArray) else nodes
 
 
+def match_form(nodes: Nodes, like: Nodes) -> Nodes:
+    """The nodes in the form of other ones of their field."""
+    return nodes.in_form(like.form) if isinstance(nodes, FieldArray) else nodes
+
+
 def take(nodes: Nodes, positions: Positions) -> Nodes:
     """The nodes at positions, which may repeat, in new memory."""
     return wrap(nodes, _take(get_words(nodes), positions))
@@ -57,8 +62,7 @@ def put(nodes: Nodes, positions: Positions, values: Nodes) -> Nodes:
     """Write values to positions, each of which is there once; the array that has them, which is
     in place wherever that is
     possible."""
-    if isinstance(nodes, FieldArray):
-        values = values.in_form(nodes.form)
+    values = match_form(values, nodes)
     words = get_words(nodes)
     if isinstance(words, np.ndarray):
         own = words if words.flags.writeable else words.copy()
@@ -70,9 +74,7 @@ def put(nodes: Nodes, positions: Positions, values: Nodes) -> Nodes:
 def join(parts: Sequence[Nodes]) -> Nodes:
     """Arrays in one place, one behind the other in new memory."""
     first = parts[0]
-    if isinstance(first, FieldArray):
-        parts = [each.in_form(first.form) for each in parts]
-    words = [get_words(each) for each in parts]
+    words = [get_words(match_form(each, first)) for each in parts]
     if find_place(first) is None:
         return wrap(first, np.concatenate(words))
     device: ArrayDevice = words[0].storage.device

@@ -87,7 +87,7 @@ def verify_nodes(
     Args:
         tree_hash (TreeHash): How nodes are hashed.
         root (array): The root.
-        digests (array): The digests of the leaves, at least one.
+        digests (array): The digests of the leaves, at least one, in ascending order.
         nodes (array): The nodes of the proof.
         flags (sequence of bool): Its flags.
         count (int): The number of leaves of the tree; None if that is not known.
@@ -113,7 +113,7 @@ def verify_nodes(
         queue.append(leaves + given + step)
     if count is not None and not _fits_heap(count, leaves, leaves + given, children):
         return False
-    values = np.concatenate([digests[sort_digests(digests)], nodes])
+    values = np.concatenate([digests, nodes])
     values = np.concatenate([values, np.zeros((steps, *tree_hash.digest_shape), np.uint8)])
     levels = np.array(heights[leaves + given :])
     for level in range(1, int(levels.max(initial=0)) + 1):

@@ -42,8 +42,8 @@ class MerkleProof:
     """For "openzeppelin": whether the next two nodes are both known, or the second one comes from
     the proof (`proofFlags`)."""
     indices: tuple[int, ...] | None
-    """For "openzeppelin", whose root does not say where a leaf is: the indices that were opened, if
-    that is known."""
+    """For "openzeppelin", whose root does not say where a leaf is: the indices that were opened, in
+    ascending order of the nodes of their leaves, if they are known."""
 
     def __init__(
         self,

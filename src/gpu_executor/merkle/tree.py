@@ -343,12 +343,14 @@ class MerkleTree:
         levels, positions = self._use_levels(), self._check_indices("open", indices)
         if self._ranks is not None:
             heap = HeapShape(self._count)
-            missing, flags = heap.open(np.unique(heap.find_leaf(self._ranks[positions])))
+            opened = np.unique(positions)
+            opened = opened[np.argsort(self._ranks[opened])]
+            missing, flags = heap.open(heap.find_leaf(self._ranks[opened]))
             nodes = self._take(levels, missing)
-            return MerkleProof(self.format, 2, None, nodes, flags, positions.tolist())
+            return MerkleProof(self.format, 2, None, nodes, flags, opened.tolist())
         assert self._shape is not None
-        opened = [level.missing for level in self._shape.open(np.unique(positions))]
-        nodes = self._take(levels, opened)
+        needed = [level.missing for level in self._shape.open(np.unique(positions))]
+        nodes = self._take(levels, needed)
         return MerkleProof(self.format, self.arity, self._shape.sizes[0], nodes)
 
     @staticmethod
@@ -396,7 +398,7 @@ class MerkleTree:
         Args:
             root (array or bytes): `tree.root`, or `tree.cap` of a tree with several roots.
             indices (int or list or numpy.ndarray): The indices of the leaves, in any order; repeats
-                are allowed. None for "openzeppelin": wherever they are.
+                are allowed. None for "openzeppelin": wherever they are, each one once.
             leaves (array or list): The leaf of each index; the one leaf for a single integer.
             proof (MerkleProof): What `tree.open` returned.
             hash (HashFunction): As in the tree; so are `arity`, `format` and `hash_leaves`.

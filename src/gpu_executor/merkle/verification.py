@@ -12,7 +12,7 @@ from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, ElementRangeError
 from gpu_executor.hashes.hash_function import HashFunction
 from gpu_executor.merkle import openzeppelin
-from gpu_executor.merkle.nodes import Nodes, Positions, fetch
+from gpu_executor.merkle.nodes import Nodes, Positions, fetch, join, match_form, take
 from gpu_executor.merkle.proof import MerkleProof
 from gpu_executor.merkle.shape import MAX_LEAVES, TreeShape, count_levels
 from gpu_executor.merkle.tree_hash import TreeHash
@@ -164,14 +164,15 @@ def _verify_paths(tree_hash: TreeHash, shape: TreeShape, claim: _Claim) -> bool:
         stop = start + len(level.missing)
         if values is None or stop > len(nodes):
             return False
-        children = np.concatenate([values, nodes[start:stop]])[level.order]
+        nodes = match_form(nodes, values)
+        children = take(join([values, nodes[start:stop]]), level.order)
         start, known = stop, level.parents
         if not level.carried:
             values = tree_hash.compress(children)
         elif len(known) == 1:
             values = children
         else:
-            values = np.concatenate([tree_hash.compress(children[:-1]), children[-1:]])
+            values = join([tree_hash.compress(children[:-1]), children[-1:]])
     if values is None or start < len(nodes):
         return False
     return bool(np.array_equal(values, claim.roots[known]))
@@ -191,16 +192,17 @@ def _verify_sorted(
 ) -> bool:
     """Whether leaves and nodes in the order of the package `openzeppelin` lead to the root."""
     assert proof.flags is not None
-    digests: Nodes | None = claim.digests
-    stated = proof.indices
-    if claim.indices is not None and claim.indices.tolist() != list(stated or ()):
-        return False
-    if stated is not None:
+    digests = claim.digests
+    if claim.indices is None:
+        digests = digests[openzeppelin.sort_digests(digests)]
+    else:
+        known, found = _merge_repeats(claim.indices, digests)
+        stated = list(proof.indices or ())
         limit = MAX_LEAVES if count is None else count
-        if len(stated) != len(claim.digests) or not all(0 <= each < limit for each in stated):
+        if found is None or sorted(stated) != known.tolist() or not 0 <= known[-1] < limit:
             return False
-        _, digests = _merge_repeats(np.array(stated, np.int64), claim.digests)
-    if digests is None:
-        return False
+        digests = found[np.searchsorted(known, stated)]
+        if (np.diff(openzeppelin.sort_digests(digests)) < 0).any():
+            return False  # the leaves of two indices were exchanged
     root, nodes = claim.roots[0], claim.nodes
     return openzeppelin.verify_nodes(tree_hash, root, digests, nodes, proof.flags, count)
