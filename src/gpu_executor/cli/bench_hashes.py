@@ -23,6 +23,7 @@ from gpu_executor.cli.output import (
     print_text,
 )
 from gpu_executor.cli.progress import show_progress
+from gpu_executor.report.format import format_prefixed
 from gpu_executor.report.hashes_section import describe_row
 
 MAX_LOG_LEAVES = 26
@@ -31,10 +32,15 @@ RATES_LEGEND = (
     "divided by the operations of a hash, counted, is the bound of arithmetic.\n"
 )
 ROWS_LEGEND = (
-    "on device: rows and digests in device memory. bound: the smaller of what the counted "
-    "operations and what reading rows and writing digests allow; share: of that bound. NumPy: from "
-    "rows to digests in NumPy memory; bus: what the transfers allow. Products by small constants "
-    "and sums in a field are not counted. A sample of every result was compared with the host's.\n"
+    "Rows and digests are in device memory. bound: the smaller of what the counted operations and "
+    "what reading rows and writing digests allow; share: of that bound. Products by small constants "
+    "and sums in a field are not counted. others: hashlib, blake3 and pycryptodome, on all cores, "
+    "each core in a process of its own; one large message by all threads of blake3. A sample of "
+    "every result was compared with the host's.\n"
+)
+TRANSFERS_LEGEND = (
+    "From rows to digests in NumPy memory. bus: what the upload of the rows or the download of the "
+    "digests allows, whichever takes longer.\n"
 )
 TREES_LEGEND = (
     "From digests on the device to the root in NumPy memory, all levels kept. bound: the "
@@ -91,6 +97,8 @@ def bench_hashes(
         console.print(RATES_LEGEND)
         console.print(_make_rows_table(measured.rows, measured.peers))
         console.print(ROWS_LEGEND)
+        console.print(_make_transfers_table(measured.rows))
+        console.print(TRANSFERS_LEGEND)
         for each in measured.peers:
             if each.reason is not None:
                 print_text(f"{each.package}, {each.hash}: {each.reason}")
@@ -108,9 +116,8 @@ def _make_rates_table(rates: Sequence[ChainRate]) -> Table:
 
 def _make_rows_table(rows: Sequence[HashRow], peers: Sequence[HashPeerRow]) -> Table:
     table = make_table(
-        "Hashes per second",
-        *("hash", "row", "operations", "on device", "bound", "share", "NumPy", "bus"),
-        "other, all\ncores",
+        "Hashes per second, on the device",
+        *("hash", "row", "operations", "rate", "bound", "share", "others"),
     )
     others = {(each.hash, each.what, each.length): each.per_second for each in peers}
     for row in rows:
@@ -118,13 +125,26 @@ def _make_rows_table(rows: Sequence[HashRow], peers: Sequence[HashPeerRow]) -> T
         table.add_row(
             row.hash,
             describe_row(dataclasses.asdict(row)),
-            f"{row.operations:,}",
+            f"{row.operations:,}" if row.what != "message" else format_prefixed(row.operations),
             format_rate(row.hashes_per_second),
             format_rate(min(row.arithmetic_per_second, row.memory_per_second)),
             f"{row.of_bound:.2f}",
+            "-" if other is None else format_rate(other),
+        )
+    return table
+
+
+def _make_transfers_table(rows: Sequence[HashRow]) -> Table:
+    table = make_table(
+        "Hashes per second, from NumPy to NumPy", "hash", "row", "rate", "bus", "share"
+    )
+    for row in rows:
+        table.add_row(
+            row.hash,
+            describe_row(dataclasses.asdict(row)),
             format_rate(row.numpy_per_second),
             format_rate(row.bus_per_second),
-            "-" if other is None else format_rate(other),
+            f"{row.numpy_per_second / row.bus_per_second:.2f}",
         )
     return table
 

@@ -43,7 +43,7 @@ def describe_row(row: Mapping[str, Any]) -> str:
     length = int(row["length"])
     if row["what"] == "message":
         return f"one of {format_bytes(length)}"
-    return f"{length:,} {row['unit']}"
+    return f"{length:,} {'B' if row['unit'] == 'bytes' else row['unit']}"
 
 
 def _describe(given: Measurements) -> Iterator[str]:
