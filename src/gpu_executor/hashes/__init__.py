@@ -1,5 +1,21 @@
 """Hash functions of bytes and of field elements, of many messages at once."""
 
+from gpu_executor.hashes.field_hash import FieldHash
 from gpu_executor.hashes.hash_function import HashFunction
+from gpu_executor.hashes.mimc import mimc7, mimc_sponge
+from gpu_executor.hashes.poseidon import Poseidon, poseidon
+from gpu_executor.hashes.poseidon2 import poseidon2
+from gpu_executor.hashes.rescue import rpo
+from gpu_executor.hashes.sponge import Sponge
 
-__all__ = ["HashFunction"]
+__all__ = [
+    "FieldHash",
+    "HashFunction",
+    "Poseidon",
+    "Sponge",
+    "mimc7",
+    "mimc_sponge",
+    "poseidon",
+    "poseidon2",
+    "rpo",
+]

@@ -41,4 +41,12 @@
 #define ID_REPEATS 109
 #define ID_LOG_SUBGROUP 110
 #define ID_UNIT_BITS 111
+#define ID_WIDTH 140
+#define ID_FULL_ROUNDS 141
+#define ID_PARTIAL_ROUNDS 142
+#define ID_EXPONENT 143
+#define ID_UNROLLED 144
+#define ID_CIRCULANT 145
+#define ID_FEISTEL 146
+#define ID_ROUNDS 147
 #endif
