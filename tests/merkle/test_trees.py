@@ -58,7 +58,9 @@ def test_roots(open_place: OpenPlace, kind: str, place: str) -> None:
             tree = MerkleTree(nodes, hash=hash, device=device, arity=arity, cap=cap)
             part = len(given) // cap
             assert to_python(hash, tree.cap) == [
-                compute_root(given[start : start + part], arity, lambda x: hash_python(hash, x))
+                compute_root(
+                    given[start : start + part], arity, lambda x, h=hash: hash_python(h, x)
+                )
                 for start in range(0, len(given), part)
             ]
             assert (tree.depth, len(tree)) == (depth - exponent, len(given))
@@ -151,7 +153,8 @@ def test_openzeppelin_roots(open_place: OpenPlace, place: str) -> None:
 @pytest.mark.parametrize("place", ["cpu", "vulkan"])
 def test_streamed_trees(open_place: OpenPlace, place: str) -> None:
     """Trees that do not fit are on the host, and have the same levels."""
-    device, rng = open_place(place), np.random.default_rng(5)
+    device: Any = open_place(place)
+    rng = np.random.default_rng(5)
     trees: list[tuple[Any, Any, dict[str, Any]]] = [
         (*draw_nodes("bytes", 64), {}),
         (*draw_nodes("bytes", 1), {}),
@@ -165,7 +168,7 @@ def test_streamed_trees(open_place: OpenPlace, place: str) -> None:
     ]
     for hash, leaves, options in trees:
         whole = MerkleTree(leaves, hash=hash, **options)
-        on_device = None if isinstance(leaves, list) else gx_to_device(device, leaves)
+        on_device = None if isinstance(leaves, list) else device.to_device(leaves)
         for memory in (0, 700, 2500):
             for given in (leaves, on_device):
                 if given is None:
@@ -178,10 +181,6 @@ def test_streamed_trees(open_place: OpenPlace, place: str) -> None:
                     assert np.array_equal(np.asarray(one), np.asarray(other))
                 last = len(tree) - 1
                 assert tree.open([0, last]) == whole.open([0, last])
-
-
-def gx_to_device(device: Any, array: Any) -> Any:
-    return device.to_device(array)
 
 
 def test_messages_that_are_hashed_by_a_device_stay_in_their_order(

@@ -27,7 +27,7 @@ def make_case(name: str) -> tuple[Any, Any, dict[str, Any], dict[str, Any]]:
     shared: dict[str, Any] = {}
     more: dict[str, Any] = {}
     if name == "plain bytes":
-        hash, leaves = draw_nodes("bytes", 8)
+        hash, leaves = draw_nodes("bytes", 4)
     elif name == "plain arity 4":
         hash, leaves = draw_nodes("bytes", 16)
         shared = {"arity": 4}
@@ -43,14 +43,14 @@ def make_case(name: str) -> tuple[Any, Any, dict[str, Any], dict[str, Any]]:
         shared = {"hash_leaves": True}
     elif name == "imt":
         hash, leaves = draw_nodes("element", 5)
-        shared, more = {"format": "imt"}, {"depth": 4}
+        shared, more = {"format": "imt"}, {"depth": 3}
     elif name == "openzeppelin":
         hash, leaves, shared = KECCAK256, draw_messages(6), {"format": "openzeppelin"}
     elif name == "openzeppelin nodes":
         rows = np.random.default_rng(2).integers(0, 256, (5, 32), dtype=np.uint8)
         hash, leaves, shared = KECCAK256, rows, {"format": "openzeppelin"}
     else:
-        hash, leaves, shared = SHA256, draw_messages(7), {"format": "rfc6962"}
+        hash, leaves, shared = SHA256, draw_messages(5), {"format": "rfc6962"}
     return hash, leaves, {**shared, **more}, shared
 
 
@@ -171,7 +171,14 @@ def flip_indices(indices: list[int]) -> Iterator[list[int]]:
         yield [each ^ (1 << bit if at == place else 0) for at, each in enumerate(indices)]
 
 
-@pytest.mark.parametrize("indices", [[2], [1, 3], [3, 0, 3]])
+@pytest.mark.parametrize(
+    "indices",
+    [
+        pytest.param([1]),
+        pytest.param([1, 3], marks=pytest.mark.slow),
+        pytest.param([3, 0, 3], marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("case", CASES)
 def test_every_flipped_bit_is_refused(case: str, indices: list[int]) -> None:
     hash, leaves, options, shared = make_case(case)
@@ -180,8 +187,7 @@ def test_every_flipped_bit_is_refused(case: str, indices: list[int]) -> None:
     count = find_count(tree)
 
     def check(root: Any, indices: list[int], own: Any, proof: MerkleProof) -> bool:
-        known = MerkleTree.verify(root, indices, own, proof, hash=hash, count=count, **shared)
-        return known or MerkleTree.verify(root, indices, own, proof, hash=hash, **shared)
+        return MerkleTree.verify(root, indices, own, proof, hash=hash, **shared)
 
     assert check(root, indices, own, proof)
     used = find_used_roots(tree, indices)
@@ -194,11 +200,13 @@ def test_every_flipped_bit_is_refused(case: str, indices: list[int]) -> None:
     for wrong in flip_indices(indices):
         assert not check(root, wrong, own, proof)
     for other in flip_proof(proof):
-        known = MerkleTree.verify(root, indices, own, other, hash=hash, count=count, **shared)
-        assert not known
-        # Without the number of leaves, a proof for another number may hold (RFC 6962).
         if other.count == proof.count:
             assert not check(root, indices, own, other)
+        else:
+            # If the number of leaves is not known, a proof for another one may hold (RFC 6962).
+            assert not MerkleTree.verify(
+                root, indices, own, other, hash=hash, count=count, **shared
+            )
 
 
 def find_used_roots(tree: MerkleTree, indices: list[int]) -> set[int] | None:
