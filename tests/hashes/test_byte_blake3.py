@@ -132,9 +132,7 @@ def test_one_large_message(gpu: gx.PersistentVulkanBackend) -> None:
 
 
 def test_numbers_of_chunks_above_32_bits() -> None:
-    push = byte_hashes.HashAlgorithm.make_push(
-        BLAKE3._algorithm, 1024, chunks=4, first=(5 << 32) + 7
-    )
+    push = BLAKE3.algorithm.make_push(1024, chunks=4, first=(5 << 32) + 7)
     assert push[4:8] == (0, 4, 7, 5)
 
 

@@ -31,6 +31,7 @@ from gpu_executor.groth16.proof_curve import (
     get_generator,
     get_proof_curve,
 )
+from gpu_executor.hashes.byte_hash import NAMED as BYTE_HASHES
 from gpu_executor.hashes.field_hash import FieldHash
 from gpu_executor.hashes.mimc import mimc7, mimc_sponge
 from gpu_executor.hashes.poseidon import poseidon
@@ -38,6 +39,7 @@ from gpu_executor.hashes.poseidon2 import list_poseidon2
 from gpu_executor.hashes.rescue import rpo
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels import catalogue
+from gpu_executor.kernels.byte_hashes import call_kernel
 from gpu_executor.kernels.chains import MIXES, integer_chains_kernel, product_chains_kernel
 from gpu_executor.kernels.curves import (
     COORDINATES,
@@ -57,6 +59,7 @@ from gpu_executor.msm.plan import plan_sets
 from gpu_executor.msm.run import run_on_device, run_sets, run_tables
 from gpu_executor.msm.tables import make_multiples, make_table, to_tables
 from gpu_executor.ops import element_bytes, point_bytes, polynomials, scalars
+from gpu_executor.ops.byte_hashes import hash_messages
 from gpu_executor.ops.folding import ARITIES
 from gpu_executor.ops.points import AFFINE
 from gpu_executor.ops.sort import ORDERS, UINT64, argsort, bincount, sort, sort_pairs
@@ -203,6 +206,7 @@ def record_workload(info: DeviceInfo) -> RecordingDevice:
     _record_catalogue(device)
     _record_copies(device)
     _record_sorts(device)
+    _record_byte_hashes(device)
     public = [getattr(fields, name) for name in fields.__all__]
     named = [each for each in public if isinstance(each, Field)]
     extensions = [each for each in public if isinstance(each, ExtensionField)]
@@ -287,6 +291,24 @@ def _record_sorts(device: RecordingDevice) -> None:
             bincount(numbers, bins)
         for bits in (1, 7, 20, 32):
             sort_pairs(device, numbers, numbers, bits)
+
+
+# --- hashes ---
+
+
+def _record_byte_hashes(device: RecordingDevice) -> None:
+    """Rows as trees have them, of any length and of host arrays, and messages of any length."""
+    for function in BYTE_HASHES.values():
+        algorithm, size = function.algorithm, function.digest_size
+        for count in (FEW, MANY):
+            for length in sorted({32, 64, 2 * size, 100}):
+                function.hash(device.empty((count, length), element_bytes.BYTE))
+        children = device.empty((FEW, size), element_bytes.BYTE)
+        function.compress(children, sort=True), function.compress(children, prefix=b"\0")
+        function.hash(device.empty((FEW, 2000), element_bytes.BYTE))
+        hash_messages(device, algorithm, [bytes(2000), b""])
+        kernel = call_kernel(algorithm, 99)
+        device.add(kernel, *choose_work_groups(kernel, FEW, device.info, []))
 
 
 # --- fields ---

@@ -31,17 +31,18 @@ Bytes = npt.NDArray[np.uint8]
 class ByteHash(HashFunction):
     """A hash function of bytes: `gx.hashes.SHA256` and others. Nothing runs in constant time."""
 
-    __slots__ = ("_algorithm", "digest_shape", "name")
+    __slots__ = ("algorithm", "digest_shape", "name")
 
     def __init__(self, algorithm: HashAlgorithm) -> None:
-        self._algorithm = algorithm
+        self.algorithm = algorithm
+        """The code on devices and on the host."""
         self.name = algorithm.name
         self.digest_shape = (algorithm.digest_size,)
 
     @property
     def digest_size(self) -> int:
         """The bytes of a digest."""
-        return self._algorithm.digest_size
+        return self.algorithm.digest_size
 
     def hash(self, rows: Any, *, device: Backend | None = None, prefix: bytes = b"") -> Any:
         """The digest of every row.
@@ -93,11 +94,11 @@ class ByteHash(HashFunction):
         found = [_check_message(where, number, each) for number, each in enumerate(messages)]
         array_device = None if device is None else require_array_device(device)
         if array_device is not None and array_device.runs_kernels and found:
-            return hash_messages(array_device, self._algorithm, found)
+            return hash_messages(array_device, self.algorithm, found)
         digests = np.empty((len(found), self.digest_size), np.uint8)
         for number, message in enumerate(found):
             row = np.frombuffer(message, np.uint8).reshape(1, -1)
-            digests[number] = self._algorithm.hash_on_host(row)
+            digests[number] = self.algorithm.hash_on_host(row)
         return digests
 
     def compress(
@@ -147,14 +148,14 @@ class ByteHash(HashFunction):
     ) -> Any:
         """The digests of checked rows, with two axes."""
         if isinstance(rows, DeviceArray) or device is None or not rows.size:
-            return hash_rows(self._algorithm, rows, prefix, sorts=sorts)
+            return hash_rows(self.algorithm, rows, prefix, sorts=sorts)
         length = rows.shape[1]
-        if self._algorithm.is_tree(len(prefix) + length):
+        if self.algorithm.is_tree(len(prefix) + length):
             array_device = require_array_device(device)
             if not array_device.runs_kernels:
-                return hash_rows(self._algorithm, rows, prefix)
-            return hash_trees(array_device, self._algorithm, rows, prefix).numpy()
-        kernel = call_kernel(self._algorithm, length, prefix, sorts=sorts)
+                return hash_rows(self.algorithm, rows, prefix)
+            return hash_trees(array_device, self.algorithm, rows, prefix).numpy()
+        kernel = call_kernel(self.algorithm, length, prefix, sorts=sorts)
         grouped = count_grouped_rows(length)
         missing = -len(rows) % grouped
         if missing:
@@ -170,7 +171,7 @@ class ByteHash(HashFunction):
         """Pickle the name of a named one: it is the same object again."""
         if self.name in NAMED:
             return get_byte_hash, (self.name,)
-        return ByteHash, (self._algorithm,)
+        return ByteHash, (self.algorithm,)
 
 
 class Blake3(ByteHash):
@@ -216,7 +217,7 @@ class Blake3(ByteHash):
         return self._with_mode("derive_key", Blake3Mode.derive_key(context.encode()))
 
     def _with_mode(self, name: str, mode: Blake3Mode) -> ByteHash:
-        algorithm = dataclasses.replace(self._algorithm, name=f"{self.name} {name}", mode=mode)
+        algorithm = dataclasses.replace(self.algorithm, name=f"{self.name} {name}", mode=mode)
         return ByteHash(algorithm)
 
 

@@ -28,7 +28,8 @@ uint count_blocks(uint total) {
 }
 
 void begin() {
-    for (uint i = 0; i < 25; ++i) state[i] = uvec2(0);
+#define CLEAR_ROW(y) state[y] = state[5 + y] = state[10 + y] = state[15 + y] = state[20 + y] = uvec2(0);
+    EACH_OF(5, CLEAR_ROW)
 }
 
 void permute() {

@@ -53,7 +53,6 @@ uint block[BLOCK_WORDS];
 uint digest[DIGEST_WORDS];
 
 #ifdef FIXED
-#define MAX_ROW_WORDS 32
 layout(constant_id = ID_ROW_BYTES) const uint ROW_BYTES = 64;
 layout(constant_id = ID_PREFIX_BYTES) const uint PREFIX_BYTES = 0;
 // Whether the row is two digests, of which the smaller one is hashed first.
@@ -61,23 +60,31 @@ layout(constant_id = ID_SORTS) const bool SORTS = false;
 const uint ROW_WORDS = ROW_BYTES / 4;
 const uint TOTAL_BYTES = PREFIX_BYTES + ROW_BYTES;
 
-uint row[MAX_ROW_WORDS];
+uint row[2 * BLOCK_WORDS];
 
+// Rows have 32 bytes, 64, or two digests. Few conditions: SwiftShader compiles each for long.
 void load_row(uint i) {
-#define LOAD_4(k)                                                                              \
-    if (4 * (k) < ROW_WORDS) {                                                                 \
+#define CLEAR(k) row[k] = row[BLOCK_WORDS + k] = 0;
+    EACH_OF(BLOCK_WORDS, CLEAR)
+#ifdef DIGEST_UNITS
+#define LOAD_4(k) {                                                                            \
         uvec4 four = source_by4[i * (ROW_WORDS / 4) + (k)];                                    \
         row[4 * (k)] = four.x;                                                                 \
         row[4 * (k) + 1] = four.y;                                                             \
         row[4 * (k) + 2] = four.z;                                                             \
         row[4 * (k) + 3] = four.w;                                                             \
     }
-#define LOAD_1(k) if (k < ROW_WORDS) row[k] = source[i * ROW_WORDS + (k)];
-    if (ROW_WORDS % 4 == 0) {
-        EACH_OF(8, LOAD_4)
-    } else {
-        EACH_OF(32, LOAD_1)
-    }
+    EACH_OF(2, LOAD_4)
+    if (ROW_WORDS > 8) { LOAD_4(2) LOAD_4(3) }
+#if DIGEST_WORDS == 16
+    if (ROW_WORDS > 16) { FOUR_FROM(LOAD_4, 4) }
+#endif
+#else
+#define LOAD_1(k) row[k] = source[i * ROW_WORDS + (k)];
+    EACH_OF(8, LOAD_1)
+    if (ROW_WORDS > 8) { LOAD_1(8) LOAD_1(9) }
+    if (ROW_WORDS > 10) { LOAD_1(10) LOAD_1(11) FOUR_FROM(LOAD_1, 12) }
+#endif
     if (SORTS) {
         // Digests are compared as strings of bytes: the first byte decides, then the second.
         bool swaps = false;
@@ -96,27 +103,24 @@ void load_row(uint i) {
     }
 }
 
-uint get_row_word(uint k) {
-    return k < ROW_WORDS && k < MAX_ROW_WORDS ? row[k] : 0;
-}
+// Word j of the message is the end of row word j - 1 and the beginning of row word j.
+const uint SHIFT_UP = PREFIX_BYTES % 4 * 8;
+const uint SHIFT_DOWN = (4 - PREFIX_BYTES) % 4 * 8;
+const uint MASK_UP = PREFIX_BYTES == 4 ? 0 : 0xFFFFFFFF;
+const uint MASK_DOWN = PREFIX_BYTES == 0 ? 0 : 0xFFFFFFFF;
+const uint PADDING_WORD = uint(PADDING) << TOTAL_BYTES % 4 * 8;
+const uint NO_PADDING = 0;
 
-// Word j of the message and its padding; j is a constant.
+// With its padding; j is a constant.
 uint get_message_word(uint j) {
-    uint word = PREFIX_BYTES == 4 ? 0 : get_row_word(j) << 8 * PREFIX_BYTES;
-    if (PREFIX_BYTES != 0)
-        word |= j == 0 ? prefix : PREFIX_BYTES == 4 ? get_row_word(j - 1)
-                                : get_row_word(j - 1) >> (32 - 8 * PREFIX_BYTES);
-    if (j == TOTAL_BYTES / 4) word |= uint(PADDING) << 8 * (TOTAL_BYTES % 4);
-    return word;
+    uint before = j == 0 ? prefix : row[j - 1] >> SHIFT_DOWN & MASK_DOWN;
+    uint padding = j == TOTAL_BYTES / 4 ? PADDING_WORD : NO_PADDING;
+    return before | row[j] << SHIFT_UP & MASK_UP | padding;
 }
 
 #define LOAD_FIRST(j) block[j] = get_message_word(j);
 #define LOAD_SECOND(j) block[j] = get_message_word(BLOCK_WORDS + j);
 #else
-
-uint load_word(uint k, uint end) {
-    return k < end ? source[k] : 0;
-}
 
 // The block of a message from its byte `at` on. The row begins at the byte `base`, and the message has
 // `total` bytes, with its prefix. Bytes behind the message are 0, but for the padding.
@@ -138,24 +142,29 @@ void load_block(uint base, uint at, uint total) {
     } else
 #endif
     {
-        // A binding ends with a whole word, of which the last bytes may be no bytes of a row.
+        // A binding ends with a whole word, of which the last bytes may be no bytes of a row. Words
+        // behind the row are replaced by its last one.
         uint end_word = end / 4 + min(end % 4, 1);
+        uint last_word = max(end_word, 1) - 1;
         uint shift = start % 4 * 8;
-        uint low = load_word(start / 4, end_word);
+        uint low = source[min(start / 4, last_word)];
         // Before the first row, start + 4 wraps around to a byte of it.
 #define LOAD_BLOCK_1(j) {                                                                      \
-            uint high = load_word((start + 4 * (j) + 4) / 4, end_word);                        \
-            block[j] = shift == 0 ? low : low >> shift | high << (32 - shift);                 \
+            uint high = source[min((start + 4 * (j) + 4) / 4, last_word)];                     \
+            block[j] = low >> shift | high << 1 << (31 - shift);                               \
             low = high;                                                                        \
         }
         EACH_OF(BLOCK_WORDS, LOAD_BLOCK_1)
     }
     if (!full) {
-        bool pads = at <= total;
+        const uint none = 0, all = 0xFFFFFFFF;
+        uint padding = uint(PADDING) << left % 4 * 8;
+        uint padded = left / 4;
+        if (at > total) padded = BLOCK_WORDS;
 #define END_MESSAGE(j) {                                                                       \
-            uint bytes = left > 4 * (j) ? left - 4 * (j) : 0;                                  \
-            if (bytes < 4) block[j] &= (1u << 8 * bytes) - 1;                                  \
-            if (pads && left / 4 == j) block[j] |= uint(PADDING) << 8 * (left % 4);            \
+            uint bytes = left - min(left, 4 * (j)), some = (1u << bytes % 4 * 8) - 1;          \
+            uint mask = bytes < 4 ? some : all, added = padded == (j) ? padding : none;        \
+            block[j] = block[j] & mask | added;                                                \
         }
         EACH_OF(BLOCK_WORDS, END_MESSAGE)
     }

@@ -38,8 +38,15 @@ uvec2 shift_right_64(uvec2 x, uint n) {
 // The constant of a round is one of five numbers, by the number of 16 rounds: an array of all 80 would be
 // indexed by a variable, for which lavapipe compiles comparisons for half a minute.
 #define K(high, low) uvec2(low, high)
+uint choose(uint t, uint k0, uint k1, uint k2, uint k3, uint k4) {
+    uint k = t < 64 ? k3 : k4;
+    k = t < 48 ? k2 : k;
+    k = t < 32 ? k1 : k;
+    return t < 16 ? k0 : k;
+}
+
 uvec2 choose(uint t, uvec2 k0, uvec2 k1, uvec2 k2, uvec2 k3, uvec2 k4) {
-    return t < 16 ? k0 : t < 32 ? k1 : t < 48 ? k2 : t < 64 ? k3 : k4;
+    return uvec2(choose(t, k0.x, k1.x, k2.x, k3.x, k4.x), choose(t, k0.y, k1.y, k2.y, k3.y, k4.y));
 }
 
 #define ROUND(a, b, c, d, e, f, g, h, i, k0, k1, k2, k3, k4) {                                                     \

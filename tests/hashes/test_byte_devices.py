@@ -1,0 +1,68 @@
+"""Byte hashes on the other kinds of devices: Vulkan without 64-bit types, and WebGPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpu_executor.hashes import BLAKE3, KECCAK256, SHA256
+from tests.conftest import OpenWebGpu
+from tests.hashes.test_byte_hash import ORACLES, draw_bytes, expect
+from tests.support.swiftshader import open_swiftshader
+
+
+def check_hashes(device: Any, name: str) -> None:
+    """Every kernel of a hash, with arrays that end within a word."""
+    function, digest, block = ORACLES[name]
+    size = function.digest_size
+    for count, length in ((5, 64), (3, 33), (1, 1), (3, 0), (2, block), (1, 3 * block - 1)):
+        rows = draw_bytes(length, count, length)
+        rows[-1] = 255
+        expected = expect(digest, rows)
+        assert (function.hash(device.to_device(rows)).numpy() == expected).all(), length
+        assert (function.hash(rows, device=device) == expected).all(), length
+    rows = draw_bytes(1, 5, 65)
+    expected = expect(lambda row: digest(b"\x01" + row), rows[1:4, 1:])
+    found = function.hash(device.to_device(rows)[1:4, 1:], prefix=b"\x01")
+    assert (found.numpy() == expected).all()
+    messages = [draw_bytes(each, each).tobytes() for each in (2000, 0, 33, 1, 4, 500, 3, 2)]
+    assert (function.hash_many(messages, device=device) == expect(digest, messages)).all()
+    children = draw_bytes(2, 8, size)
+    pairs = [sorted(bytes(each) for each in pair) for pair in children.reshape(4, 2, size)]
+    found = function.compress(device.to_device(children), sort=True)
+    assert (found.numpy() == expect(digest, [a + b for a, b in pairs])).all()
+
+
+def check_trees(device: Any) -> None:
+    digest = ORACLES["BLAKE3"][1]
+    for count, length in ((2, 5003), (1, 70_001)):
+        rows = draw_bytes(length, count, length)
+        expected = expect(digest, rows)
+        assert (BLAKE3.hash(device.to_device(rows)).numpy() == expected).all()
+        assert (BLAKE3.hash(rows, device=device) == expected).all()
+
+
+@pytest.mark.slow
+def test_swiftshader() -> None:
+    with open_swiftshader() as gpu:
+        for name in ORACLES:
+            check_hashes(gpu, name)
+        check_trees(gpu)
+
+
+@pytest.mark.slow
+def test_webgpu(open_webgpu: OpenWebGpu) -> None:
+    gpu = open_webgpu()
+    for name in ORACLES:
+        check_hashes(gpu, name)
+    check_trees(gpu)
+    rows = gpu.to_device(draw_bytes(1, 10, 64))
+    with gpu.graph(rows) as graph:
+        nodes = KECCAK256.compress(SHA256.hash(rows))
+    other = draw_bytes(2, 10, 64)
+    graph(gpu.to_device(other))
+    expected = expect(ORACLES["SHA256"][1], other).reshape(5, 64)
+    assert (nodes.numpy() == expect(ORACLES["KECCAK256"][1], expected)).all()
+    assert isinstance(nodes.numpy(), np.ndarray)
