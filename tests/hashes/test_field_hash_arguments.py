@@ -40,7 +40,7 @@ def permute_by_definition(
     return state
 
 
-P381 = gx.fields.BLS12_381_FQ
+SLOW = pytest.mark.slow
 P61 = Field(2**61 - 1)
 OWN = [
     pytest.param(BABYBEAR, 7, (4, 5), 7, id="babybear"),
@@ -48,8 +48,9 @@ OWN = [
     pytest.param(gx.fields.MERSENNE31, 24, (4, 3), 5, id="mersenne31"),
     pytest.param(P61, 2, (6, 1), 17, id="61-bits"),
     pytest.param(BN254_FR, 9, (4, 6), 5, id="bn254"),
-    pytest.param(P381, 5, (4, 3), 5, id="381-bits"),
-    pytest.param(gx.fields.SECP256K1_FQ, 32, (2, 1), 5, id="256-bits"),
+    pytest.param(gx.fields.SECP256K1_FQ, 4, (2, 1), 5, id="256-bits"),
+    pytest.param(gx.fields.SECP256K1_FQ, 32, (2, 1), 5, id="256-bits-wide", marks=SLOW),
+    pytest.param(gx.fields.BLS12_381_FQ, 5, (4, 3), 5, id="381-bits", marks=SLOW),
 ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,14 @@ from gpu_executor.fields import (
     Field,
     FieldArray,
 )
-from gpu_executor.hashes import FieldHash, mimc7, mimc_sponge, poseidon, poseidon2, rpo
+from gpu_executor.hashes import FieldHash, field_hash, mimc7, mimc_sponge, poseidon, poseidon2, rpo
 from gpu_executor.hashes.poseidon2 import INSTANCES
-from tests.support.hash_packages import hash_with_node
+from gpu_executor.kernels import elements, modules
+from gpu_executor.kernels import field_hashes as field_hash_kernels
+from gpu_executor.ops import field_hashes as field_hash_ops
+from tests.support.f64_emulation import compile_emulated
+from tests.support.hash_packages import Request, hash_with_node
+from tests.support.swiftshader import open_swiftshader
 
 VECTORS = json.loads(
     (Path(__file__).parent.parent / "data" / "field_hashes.json").read_text(encoding="utf-8")
@@ -101,37 +106,62 @@ def test_poseidon_hashes_as_circomlibs_readme_says() -> None:
     assert found.tolist() == [expected]
 
 
+@pytest.fixture(scope="module")
+def from_node() -> dict[str, list[Any]]:
+    """Digests by packages of Node: of rows of 1 to 16 elements by Poseidon, of 0 to 8 elements by
+    Noir's Poseidon2, of `MIMC_ROWS` by MiMC."""
+    by_length = [make_row(length) for length in range(17)]
+    return hash_with_node(
+        {
+            "poseidon": Request("poseidon", by_length[1:]),
+            "poseidon-lite": Request("poseidon-lite", by_length[1:]),
+            "several outputs": Request("poseidon", by_length[3:4], outputs=4),
+            "noir": Request("zkpassport", by_length[:9]),
+            **{f"mimc7 {key}": Request("mimc7", MIMC_ROWS, key=key) for key in KEYS},
+            **{
+                f"mimcsponge {key} {outputs}": Request("mimcsponge", MIMC_ROWS, outputs, key)
+                for key in KEYS
+                for outputs in (1, 3)
+            },
+        }
+    )
+
+
+def make_row(length: int) -> list[int]:
+    row: list[int] = BN254_FR.random((length,), length).tolist()
+    return row
+
+
+KEYS = (0, 7)
+MIMC_ROWS: list[list[int]] = BN254_FR.random((3, 4), 1).tolist()
+
+
 @pytest.mark.parametrize("package", ["poseidon", "poseidon-lite"])
-def test_poseidon_hashes_as_packages_do(package: str) -> None:
-    rows = [BN254_FR.random((inputs,), inputs).tolist() for inputs in range(1, 17)]
-    expected = hash_with_node(package, rows)
-    for row, digest in zip(rows, expected, strict=True):
-        hashed = poseidon(BN254_FR, len(row))
-        assert hashed.hash(BN254_FR.encode([row])).tolist() == [digest], len(row)
+def test_poseidon_hashes_as_packages_do(from_node: dict[str, list[Any]], package: str) -> None:
+    for inputs, digest in enumerate(from_node[package], 1):
+        row = BN254_FR.encode([make_row(inputs)])
+        assert poseidon(BN254_FR, inputs).hash(row).tolist() == [digest], inputs
 
 
-def test_poseidon_has_several_outputs() -> None:
-    rows = BN254_FR.random((2, 3), 1)
-    expected = hash_with_node("poseidon", rows.tolist(), outputs=4)
-    assert poseidon(BN254_FR, 3, outputs=4).hash(rows).tolist() == expected
+def test_poseidon_has_several_outputs(from_node: dict[str, list[Any]]) -> None:
+    found = poseidon(BN254_FR, 3, outputs=4).hash(BN254_FR.encode([make_row(3)]))
+    assert found.tolist() == from_node["several outputs"]
 
 
-@pytest.mark.parametrize("key", [0, 7])
-def test_mimc_hashes_as_circomlibjs_does(key: int) -> None:
-    rows = BN254_FR.random((3, 4), 1)
-    assert mimc7(key).hash(rows).tolist() == hash_with_node("mimc7", rows.tolist(), key=key)
+@pytest.mark.parametrize("key", KEYS)
+def test_mimc_hashes_as_circomlibjs_does(from_node: dict[str, list[Any]], key: int) -> None:
+    rows = BN254_FR.encode(MIMC_ROWS)
+    assert mimc7(key).hash(rows).tolist() == from_node[f"mimc7 {key}"]
     for outputs in (1, 3):
-        expected = hash_with_node("mimcsponge", rows.tolist(), outputs, key)
-        assert mimc_sponge(key, outputs).hash(rows).tolist() == expected
+        found = mimc_sponge(key, outputs).hash(rows)
+        assert found.tolist() == from_node[f"mimcsponge {key} {outputs}"]
 
 
-def test_noirs_poseidon2_hashes_as_zkpassport_does() -> None:
-    rows = [BN254_FR.random((length,), length).tolist() for length in range(9)]
-    expected = hash_with_node("zkpassport", rows)
+def test_noirs_poseidon2_hashes_as_zkpassport_does(from_node: dict[str, list[Any]]) -> None:
     hashed = poseidon2(BN254_FR, 4, "noir")
-    for row, digest in zip(rows, expected, strict=True):
-        array = BN254_FR.encode(row).reshape(1, len(row))
-        assert hashed.hash(array).tolist() == [digest], len(row)
+    for length, digest in enumerate(from_node["noir"]):
+        row = BN254_FR.encode(make_row(length)).reshape(1, length)
+        assert hashed.hash(row).tolist() == [digest], length
 
 
 # --- sponges and compressions ---
@@ -174,6 +204,7 @@ def check_on_device(gpu: Any, hashed: FieldHash) -> None:
     field, count = hashed.field, 9
     length = hashed.sponge.length or 11
     states, rows = field.random((count, hashed.width), 1), field.random((count, length), 2)
+    states[0] = rows[0] = field.modulus - 1  # the largest element
     assert_equal(hashed.permute(gpu.to_device(states)), hashed.permute(states))
     expected = hashed.hash(rows)
     found = hashed.hash(gpu.to_device(rows))
@@ -216,6 +247,69 @@ def test_no_rows_and_rows_without_elements(gpu: gx.PersistentVulkanBackend, leng
         assert found.on_device
         assert_equal(found, expected)
         assert_equal(hashed.hash(rows, device=gpu), expected)
+
+
+def test_rows_of_the_host_are_hashed_in_chunks(
+    gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed, rows = poseidon2(BABYBEAR), BABYBEAR.random((50, 9), 1)
+    expected = hashed.hash(rows)
+    monkeypatch.setattr(field_hash, "CHUNK_BYTES", 7 * 9 * 4)
+    assert_equal(hashed.hash(rows, device=gpu), expected)
+    assert_equal(hashed.compress(expected, device=gpu), hashed.compress(expected))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MAKERS)
+def test_swiftshader_hashes_as_the_host(name: str) -> None:
+    """Without 64-bit integers."""
+    with open_swiftshader() as device:
+        check_on_device(device, MAKERS[name]())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MAKERS)
+def test_webgpu_hashes_as_the_host(name: str) -> None:
+    with gx.WgpuExecutor() as device:
+        check_on_device(device, MAKERS[name]())
+
+
+LARGE = [name for name in MAKERS if "bn254" in name or "mimc" in name]
+
+
+@pytest.fixture(params=["short limbs", "f64 limbs"])
+def like_a_gpu(
+    request: pytest.FixtureRequest,
+    gpu: gx.PersistentVulkanBackend,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[gx.PersistentVulkanBackend]:
+    """A device that keeps states in registers; with f64 limbs, which integers emulate."""
+    memory = gpu._session.device_memory
+    if request.param == "f64 limbs":
+        for module in (elements, field_hash_kernels):
+            monkeypatch.setattr(module, "load_spirv", load_emulated)
+        monkeypatch.setitem(vars(memory), "f64_limbs", True)
+    monkeypatch.setattr(field_hash_ops, "_is_unrolled", lambda *_: True)
+    caches = elements._make_kernel, field_hash_kernels.hash_kernel
+    for each in caches:
+        each.cache_clear()
+    yield gpu
+    for each in caches:
+        each.cache_clear()
+
+
+def load_emulated(module: str) -> bytes:
+    is_f64 = module.startswith("f64_limbs_")
+    return compile_emulated(module) if is_f64 else modules.load_spirv(module)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*LARGE, "poseidon-plonky2", "rpo"])
+def test_kernels_of_gpus_hash_as_the_host(
+    like_a_gpu: gx.PersistentVulkanBackend, name: str
+) -> None:
+    """States in registers, and f64 limbs: what lavapipe does not choose."""
+    check_on_device(like_a_gpu, MAKERS[name]())
 
 
 def test_the_cpu_backend_hashes() -> None:

@@ -1,4 +1,4 @@
-"""Hash functions of packages of Node, as independent implementations: one process for each call.
+"""Hash functions of packages of Node, as independent implementations.
 
 `make` installs the packages into the virtual environment, as tests/node/package-lock.json lists
 them. A machine without Node skips the tests that need them.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -18,10 +20,10 @@ SCRIPT = """
 const { createRequire } = require("node:module");
 const fs = require("node:fs");
 const packages = createRequire(process.argv[1] + "/package.json");
-const { function: name, rows, outputs, key } = JSON.parse(fs.readFileSync(0, "utf8"));
-const inputs = rows.map((row) => row.map(BigInt));
+const requests = JSON.parse(fs.readFileSync(0, "utf8"));
 
-async function main() {
+async function answer({ name, rows, outputs, key }) {
+  const inputs = rows.map((row) => row.map(BigInt));
   if (name === "poseidon-lite") {
     const library = packages("poseidon-lite");
     return inputs.map((row) => library["poseidon" + row.length](row, outputs));
@@ -47,6 +49,12 @@ async function main() {
   });
 }
 
+async function main() {
+  const found = {};
+  for (const [title, request] of Object.entries(requests)) found[title] = await answer(request);
+  return found;
+}
+
 main().then((found) => {
   const text = JSON.stringify(found, (_, x) => (typeof x === "bigint" ? x.toString() : x));
   fs.writeSync(1, text);
@@ -55,17 +63,30 @@ main().then((found) => {
 """
 
 
-def hash_with_node(name: str, rows: list[list[int]], outputs: int = 1, key: int = 0) -> list[Any]:
-    """The digests of rows by a function of a package: "poseidon", "mimc7", "mimcsponge" of
-    circomlibjs, "poseidon-lite" or "zkpassport". A digest is an integer, or a list of them."""
+@dataclass(frozen=True)
+class Request:
+    """Rows to hash by a function of a package: "poseidon", "mimc7", "mimcsponge" of circomlibjs,
+    "poseidon-lite" or "zkpassport"."""
+
+    function: str
+    rows: list[list[int]]
+    outputs: int = 1
+    key: int = 0
+
+
+def hash_with_node(requests: Mapping[str, Request]) -> dict[str, list[Any]]:
+    """The digests of the rows of each request; a digest is an integer, or a list of them."""
     node = find_node()
     if node is None:
         pytest.skip("Node is not installed")
     given = {
-        "function": name,
-        "rows": [[str(each) for each in row] for row in rows],
-        "outputs": outputs,
-        "key": str(key),
+        title: {
+            "name": each.function,
+            "rows": [list(map(str, row)) for row in each.rows],
+            "outputs": each.outputs,
+            "key": str(each.key),
+        }
+        for title, each in requests.items()
     }
     run = subprocess.run(
         [node, "-e", SCRIPT, "--", str(INSTALLED)],
@@ -76,7 +97,8 @@ def hash_with_node(name: str, rows: list[list[int]], outputs: int = 1, key: int 
         check=False,
     )
     assert run.returncode == 0 and run.stdout, run.stderr
-    return [
-        [int(each) for each in found] if isinstance(found, list) else int(found)
-        for found in json.loads(run.stdout)
-    ]
+    return {title: _to_integers(found) for title, found in json.loads(run.stdout).items()}
+
+
+def _to_integers(found: Any) -> Any:
+    return [_to_integers(each) for each in found] if isinstance(found, list) else int(found)

@@ -9,6 +9,7 @@ on it, so that kernels get the same specializations as in a program.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -33,8 +34,9 @@ from gpu_executor.groth16.proof_curve import (
 )
 from gpu_executor.hashes.byte_hash import NAMED as BYTE_HASHES
 from gpu_executor.hashes.field_hash import FieldHash
+from gpu_executor.hashes.grain import Grain
 from gpu_executor.hashes.mimc import mimc7, mimc_sponge
-from gpu_executor.hashes.poseidon import poseidon
+from gpu_executor.hashes.poseidon import Poseidon, poseidon
 from gpu_executor.hashes.poseidon2 import list_poseidon2
 from gpu_executor.hashes.rescue import rpo
 from gpu_executor.kernel import Kernel
@@ -402,7 +404,17 @@ def _list_field_hashes() -> list[FieldHash]:
     has a state of two to seventeen elements."""
     circomlib = [poseidon(fields.BN254_FR, inputs) for inputs in (1, 2, 3, 4, 8, 16)]
     others = [poseidon(fields.GOLDILOCKS), rpo(), mimc7(), mimc_sponge()]
-    return [*circomlib, *others, *list_poseidon2()]
+    own = [_make_poseidon(field) for field in (fields.BABYBEAR, fields.MERSENNE31)]
+    return [*circomlib, *others, *own, *list_poseidon2()]
+
+
+@functools.cache
+def _make_poseidon(field: Field) -> Poseidon:
+    """Poseidon over a field for which only parameters of the caller's exist."""
+    width, rounds = 16, (8, 13)
+    grain = Grain(field.prime, width, *rounds)
+    constants = grain.draw_elements(width * sum(rounds))
+    return Poseidon(field, width, rounds, constants, grain.draw_cauchy_matrix(width))
 
 
 def _record_field_hash(device: RecordingDevice, hashed: FieldHash) -> None:

@@ -25,7 +25,10 @@ from gpu_executor.ops.field_hashes import Absorption, Mode, absorb, absorb_nothi
 
 if TYPE_CHECKING:
     from gpu_executor.backend import Backend
+    from gpu_executor.calls.dispatch import ArrayDevice
 
+CHUNK_BYTES = 64 << 20
+"""Bytes of rows of the host that a device hashes at once."""
 Compression = Literal["permutation", "sponge"]
 """How children become their parent: by a truncated permutation or by the sponge."""
 
@@ -206,14 +209,42 @@ class FieldHash(HashFunction):
                 f"{self.name}: a graph is being recorded, which has no arrays of the host; leave "
                 "device= out and hash arrays of the device"
             )
+        return self._stream(memory, rows, absorption, shape)
+
+    def _stream(
+        self,
+        memory: ArrayDevice,
+        rows: FieldArray,
+        absorption: Absorption,
+        shape: tuple[int, ...],
+    ) -> FieldArray:
+        """The digests of rows of the host, which a device hashes in chunks: one is fetched while
+        the next one is hashed."""
+        prime, count = self.field.prime, rows.shape[0]
         source: Any = rows.data
-        x = FieldArray(self.field, memory.put(source, borrow=True), rows.form)
+        step = max(1, CHUNK_BYTES // (prime.element_bytes * max(1, absorption.length)))
+        found = np.empty((count, *shape, *prime.element_shape), prime.column_dtype)
+        hashed: list[tuple[int, FieldArray, FieldArray]] = []
+
+        def fetch() -> None:
+            start, x, digests = hashed[0]
+            memory.fetch(digests.data, found[start : start + x.shape[0]])  # type: ignore[arg-type]
+            del hashed[0]
+
         try:
-            return self._absorb(x, absorption, shape).to_host()
+            for start in range(0, count, step):
+                put = memory.put(source[start : start + step], borrow=True)
+                x = FieldArray(self.field, put, rows.form)
+                hashed.append((start, x, self._absorb(x, absorption, shape)))
+                if len(hashed) > 1:
+                    fetch()
+            while hashed:
+                fetch()
         except BaseException:
             with contextlib.suppress(GpuError):
-                x.device.wait_for(x.data)  # type: ignore[arg-type]
+                memory.synchronize()
             raise
+        return FieldArray(self.field, found, prime.form)
 
     def _absorb(
         self, rows: FieldArray, absorption: Absorption, shape: tuple[int, ...]

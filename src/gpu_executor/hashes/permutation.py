@@ -80,9 +80,8 @@ def raise_column(x: Column, exponent: int, modulus: int) -> Column:
 def multiply_sum(row: Sequence[int], state: Sequence[Column], modulus: int) -> Column:
     """The sum of products with integers; each product is reduced, so that columns of 64-bit
     integers do not overflow."""
-    total: Column = (
-        sum(x * factor % modulus for factor, x in zip(row, state, strict=True)) % modulus
-    )
+    products = [x * factor % modulus for factor, x in zip(row, state, strict=True)]
+    total: Column = np.add.reduce(products) % modulus
     return total
 
 

@@ -14,14 +14,13 @@ import numpy.typing as npt
 
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.families import (
-    F64_LIMB_BITS,
     LIMB_FORM_BITS,
     family,
     family_constants,
     family_push,
     module_family,
 )
-from gpu_executor.kernels.modules import SpecId, load_interface, load_spirv
+from gpu_executor.kernels.modules import F64_LIMB_BITS, SpecId, load_interface, load_spirv
 from gpu_executor.kernels.passes import make_pass_kernel, tune_per_invocation
 from gpu_executor.primes import Prime, words
 from gpu_executor.primes.prime import LimbLayout, choose_limb_layout
