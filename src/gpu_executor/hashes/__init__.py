@@ -11,7 +11,13 @@ from gpu_executor.hashes.byte_hash import (
     SHA512,
     ByteHash,
 )
+from gpu_executor.hashes.field_hash import FieldHash
 from gpu_executor.hashes.hash_function import HashFunction
+from gpu_executor.hashes.mimc import mimc7, mimc_sponge
+from gpu_executor.hashes.poseidon import Poseidon, poseidon
+from gpu_executor.hashes.poseidon2 import poseidon2
+from gpu_executor.hashes.rescue import rpo
+from gpu_executor.hashes.sponge import Sponge
 
 __all__ = [
     "BLAKE2S",
@@ -23,5 +29,13 @@ __all__ = [
     "SHA256D",
     "SHA512",
     "ByteHash",
+    "FieldHash",
     "HashFunction",
+    "Poseidon",
+    "Sponge",
+    "mimc7",
+    "mimc_sponge",
+    "poseidon",
+    "poseidon2",
+    "rpo",
 ]

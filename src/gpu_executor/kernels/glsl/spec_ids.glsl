@@ -47,4 +47,12 @@
 #define ID_DOUBLES 123
 #define ID_ROWS_PER_ELEMENT 124
 #define ID_DOMAIN 125
+#define ID_WIDTH 140
+#define ID_FULL_ROUNDS 141
+#define ID_PARTIAL_ROUNDS 142
+#define ID_EXPONENT 143
+#define ID_UNROLLED 144
+#define ID_CIRCULANT 145
+#define ID_FEISTEL 146
+#define ID_ROUNDS 147
 #endif

@@ -1,0 +1,184 @@
+"""MiMC (https://eprint.iacr.org/2016/492) over BN254's scalar field, as circomlib has it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from gpu_executor.errors import ArgumentValueError
+from gpu_executor.fields import BN254_FR
+from gpu_executor.hashes.field_hash import FieldHash
+from gpu_executor.hashes.permutation import Permutation, raise_column
+from gpu_executor.hashes.sponge import Sponge
+from gpu_executor.kernels.modules import SpecId
+from gpu_executor.ops.field_hashes import Column, Mode
+
+CIRCOMLIB = "circomlib, as circomlibjs 0.1.7 has it"
+MIMC7_ROUNDS, MIMC7_EXPONENT, MIMC7_SEED = 91, 7, b"mimc"
+KECCAK_RATE = 136
+SPONGE_ROUNDS, SPONGE_EXPONENT, SPONGE_SEED = 220, 5, b"mimcsponge"
+
+
+def make_constants(seed: bytes, rounds: int) -> list[int]:
+    """The constants of all rounds: Keccak-256 of the seed, again and again; that of the first round
+    is 0."""
+    digest, found = keccak256(seed), [0]
+    for _ in range(1, rounds):
+        digest = keccak256(digest)
+        found.append(int.from_bytes(digest, "big") % BN254_FR.modulus)
+    return found
+
+
+def keccak256(message: bytes) -> bytes:
+    """Keccak-256 with Ethereum's padding, of a message shorter than a block."""
+    block = (message + b"\x01").ljust(KECCAK_RATE - 1, b"\0") + b"\x80"
+    lanes = [int.from_bytes(block[at : at + 8], "little") for at in range(0, KECCAK_RATE, 8)]
+    state = lanes + [0] * (25 - len(lanes))
+    register = 1  # of the LFSR that the round constants come from
+    for _ in range(24):
+        parity = [
+            state[x] ^ state[x + 5] ^ state[x + 10] ^ state[x + 15] ^ state[x + 20]
+            for x in range(5)
+        ]
+        state = [
+            lane ^ parity[(at - 1) % 5] ^ _rotate(parity[(at + 1) % 5], 1)
+            for at, lane in enumerate(state)
+        ]
+        moved, x, y, lane = state[:], 1, 0, state[1]
+        for step in range(24):
+            x, y = y, (2 * x + 3 * y) % 5
+            lane, moved[x + 5 * y] = state[x + 5 * y], _rotate(lane, (step + 1) * (step + 2) // 2)
+        state = [
+            moved[at] ^ ~moved[at - at % 5 + (at + 1) % 5] & moved[at - at % 5 + (at + 2) % 5]
+            for at in range(25)
+        ]
+        for bit in range(7):
+            state[0] ^= (register & 1) << (1 << bit) - 1
+            register = register << 1 ^ (register >> 7) * 0x171
+    return b"".join(lane.to_bytes(8, "little") for lane in state[:4])
+
+
+def _rotate(lane: int, count: int) -> int:
+    return (lane << count % 64 | lane >> (64 - count % 64)) & (1 << 64) - 1
+
+
+class Mimc7Step(Permutation):
+    """One step of MiMC7's `multiHash`: a key k and a message x become k + x + E_k(x) and E_k(x), E
+    the cipher (Miyaguchi-Preneel). It is no permutation; E_k is one."""
+
+    module = "mimc"
+
+    def __init__(self) -> None:
+        super().__init__(BN254_FR, 2, CIRCOMLIB)
+        self._constants = make_constants(MIMC7_SEED, MIMC7_ROUNDS)
+
+    @property
+    def parameters(self) -> tuple[tuple[SpecId, int], ...]:
+        return (
+            (SpecId.ROUNDS, MIMC7_ROUNDS),
+            (SpecId.EXPONENT, MIMC7_EXPONENT),
+            (SpecId.FEISTEL, False),
+        )
+
+    def list_constants(self) -> Sequence[int]:
+        return self._constants
+
+    def permute(self, state: list[Column]) -> list[Column]:
+        modulus = self.prime.modulus
+        key, message = state
+        x = message
+        for constant in self._constants:
+            x = raise_column((x + key + constant) % modulus, MIMC7_EXPONENT, modulus)
+        encrypted = (x + key) % modulus
+        return [(key + message + encrypted) % modulus, encrypted]
+
+
+class MimcFeistel(Permutation):
+    """MiMC in a Feistel network of two halves."""
+
+    module = "mimc"
+
+    def __init__(self, key: int) -> None:
+        super().__init__(BN254_FR, 2, CIRCOMLIB)
+        constants = make_constants(SPONGE_SEED, SPONGE_ROUNDS)
+        constants[-1] = 0
+        self._constants = [(each + key) % BN254_FR.modulus for each in constants]
+
+    @property
+    def parameters(self) -> tuple[tuple[SpecId, int], ...]:
+        return (
+            (SpecId.ROUNDS, SPONGE_ROUNDS),
+            (SpecId.EXPONENT, SPONGE_EXPONENT),
+            (SpecId.FEISTEL, True),
+        )
+
+    def list_constants(self) -> Sequence[int]:
+        return self._constants
+
+    def permute(self, state: list[Column]) -> list[Column]:
+        modulus = self.prime.modulus
+        left, right = state
+        for constant in self._constants:
+            raised = raise_column((left + constant) % modulus, SPONGE_EXPONENT, modulus)
+            left, right = (right + raised) % modulus, left
+        return [right, left]  # the last round does not swap
+
+
+def _check_key(name: str, key: int) -> int:
+    if isinstance(key, bool) or not isinstance(key, int) or not 0 <= key < BN254_FR.modulus:
+        raise ArgumentValueError(f"{name}: key must be an element of BN254_FR, not {key!r}")
+    return key
+
+
+def mimc7(key: int = 0) -> FieldHash:
+    """circomlib's MiMC7, `multiHash` of rows of any length: digests of one element.
+
+    Its state is a key and a message: `permute` makes (k + x + E_k(x), E_k(x)) of (k, x), E_k(x) is
+    circomlib's `hash`.
+
+    Args:
+        key (int): The key of `multiHash`.
+    """
+    return _make_mimc7(_check_key("mimc7", key))
+
+
+@functools.cache
+def _make_step() -> Mimc7Step:
+    return Mimc7Step()
+
+
+def _begin_with_key(key: int, _length: int) -> tuple[tuple[int, int], ...]:
+    return ((0, key),)
+
+
+@functools.lru_cache
+def _make_mimc7(key: int) -> FieldHash:
+    sponge = Sponge(
+        "Miyaguchi-Preneel", rate=1, first=1, begin=functools.partial(_begin_with_key, key)
+    )
+    return FieldHash("MiMC7 bn254_fr (circomlib)", _make_step(), sponge, "sponge")
+
+
+def mimc_sponge(key: int = 0, outputs: int = 1) -> FieldHash:
+    """circomlib's MiMCSponge, `multiHash` of rows of any length.
+
+    Args:
+        key (int): The key of `multiHash`.
+        outputs (int): The elements of a digest.
+    """
+    if isinstance(outputs, bool) or not isinstance(outputs, int) or outputs < 1:
+        raise ArgumentValueError(
+            f"mimc_sponge: outputs must be a positive integer, not {outputs!r}"
+        )
+    return _make_mimc_sponge(_check_key("mimc_sponge", key), outputs)
+
+
+@functools.lru_cache
+def _make_feistel(key: int) -> MimcFeistel:
+    return MimcFeistel(key)
+
+
+@functools.lru_cache
+def _make_mimc_sponge(key: int, outputs: int) -> FieldHash:
+    sponge = Sponge("circomlib's sponge", rate=1, mode=Mode.ADD, outputs=outputs, squeezed=1)
+    return FieldHash("MiMCSponge bn254_fr (circomlib)", _make_feistel(key), sponge, "sponge")

@@ -1,0 +1,118 @@
+"""Kernels that hash rows of field elements: a permutation inside a sponge (glsl/field_hashes/).
+
+Only a `Dispatch` runs them (`ops/field_hashes.py`). Their inputs are the rows, the initial state
+and the constants of the permutation; the output has the digests.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_executor.kernel import Kernel
+from gpu_executor.kernels.families import (
+    F64_LIMB_BITS,
+    LIMB_FORM_BITS,
+    family,
+    family_constants,
+    family_push,
+    module_family,
+)
+from gpu_executor.kernels.modules import SpecId, load_interface, load_spirv
+from gpu_executor.kernels.passes import make_pass_kernel, tune_per_invocation
+from gpu_executor.primes import Prime, words
+from gpu_executor.primes.prime import LimbLayout, choose_limb_layout
+
+MIN_SLACK = 40
+"""The least M / p: sums are below 34p (glsl/field_hashes/wide_mix.glsl), and factors of a product
+below 3p."""
+WIDE_FAMILIES = ("wide", "f64_limbs")
+
+
+@functools.cache
+def hash_kernel(
+    prime: Prime,
+    module: str,
+    width: int,
+    parameters: tuple[tuple[SpecId, int], ...],
+    *,
+    unrolled: bool,
+    f64_limbs: bool,
+) -> Kernel:
+    """Return the kernel `glsl/field_hashes/<module>.comp` for states of `width` elements.
+
+    `parameters` are the permutation's own specialization constants. Push words: the length of a
+    row, the rate, the layout, the numbers of blocks and of outputs (glsl/field_hashes/sponge.glsl).
+    """
+    kind = module_family(prime, module, f64_limbs=f64_limbs)
+    interface = load_interface(f"{kind}_{module}")
+    limbs = hash_limbs(prime, width, kind)
+    present = {constant.spec_id for constant in interface.constants}
+    known = {
+        **family_constants(prime, kind, interface, limbs),
+        SpecId.WIDTH: width,
+        SpecId.UNROLLED: unrolled,
+        **dict(parameters),
+    }
+    number = np.uint32 if kind in WIDE_FAMILIES else prime.element_dtype
+    return make_pass_kernel(
+        load_spirv(f"{kind}_{module}"),
+        f"{prime.name}_{module}_{width}",
+        3,
+        [prime.element_dtype, number, number, prime.element_dtype],
+        constants={spec_id: value for spec_id, value in known.items() if spec_id in present},
+        push=family_push(prime, kind, interface, limbs),
+        tuning=tune_per_invocation(present),
+    )
+
+
+def hash_limbs(prime: Prime, width: int, kind: str) -> LimbLayout | None:
+    """Return the limbs of the numbers of a state; None in families whose elements are one integer.
+
+    Their factor M is so large that a sum of `width` products of a number below 2p and a constant is
+    below p M, and a product of factors too.
+    """
+    if kind not in WIDE_FAMILIES:
+        return None
+    slack = max(MIN_SLACK, 2 * width)
+    spare = (slack * prime.modulus).bit_length() - 32 * prime.words
+    spare = max(spare, LIMB_FORM_BITS)
+    if kind == "f64_limbs":
+        return LimbLayout.covering(prime.words, F64_LIMB_BITS, spare)
+    return choose_limb_layout(prime.words, spare)
+
+
+def encode_numbers(
+    prime: Prime, width: int, values: Iterable[int], *, f64_limbs: bool, module: str
+) -> npt.NDArray[np.unsignedinteger]:
+    """Return elements as the kernel of a module reads its constants: elements in the prime's form,
+    or limbs in Montgomery form with the factor M."""
+    kind = module_family(prime, module, f64_limbs=f64_limbs)
+    limbs = hash_limbs(prime, width, kind)
+    if limbs is None:
+        return words.from_ints(prime, [prime.in_form(value) for value in values])
+    factor = 1 << limbs.bits * limbs.count
+    split = [limbs.split(value * factor % prime.modulus) for value in values]
+    dtype = np.uint64 if kind == "f64_limbs" else np.uint32
+    return np.array(split, dtype).reshape(-1).view(np.uint32)
+
+
+def encode_initial(
+    prime: Prime, width: int, state: Iterable[int], *, f64_limbs: bool, module: str
+) -> npt.NDArray[np.unsignedinteger]:
+    """Return an initial state as the kernel of a module reads it, with the factor that converts
+    elements to numbers: the number of the element M / R has the limbs of M^2 / R."""
+    values = list(state)
+    limbs = hash_limbs(prime, width, module_family(prime, module, f64_limbs=f64_limbs))
+    if limbs is not None:
+        factor = 1 << limbs.bits * limbs.count
+        values.append(factor * prime.r_inverse % prime.modulus)
+    return encode_numbers(prime, width, values, f64_limbs=f64_limbs, module=module)
+
+
+def is_wide(prime: Prime) -> bool:
+    """Return whether the elements of a prime are several words."""
+    return family(prime) == "wide"

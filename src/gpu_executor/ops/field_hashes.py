@@ -1,0 +1,224 @@
+"""Rows of field elements, absorbed by a permutation: the digests of many rows at once.
+
+By steps this is one dispatch, whose invocations absorb a row each. On NumPy arrays all rows are
+absorbed together: a number of the state is a column with one entry for each row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.calls.dispatch import ArrayDevice, Dispatch
+from gpu_executor.common.lean_dataclass import dataclass
+from gpu_executor.kernels.families import module_family
+from gpu_executor.kernels.field_hashes import (
+    encode_initial,
+    encode_numbers,
+    hash_kernel,
+    is_wide,
+)
+from gpu_executor.kernels.modules import SpecId
+from gpu_executor.ops import elementwise
+from gpu_executor.ops.elementwise import ElementData, Words, with_f64_limbs
+from gpu_executor.ops.operation import operation
+from gpu_executor.primes import Form, Prime, encoding, words
+
+Column = npt.NDArray[Any]
+"""The elements at one index of all states: uint64 if products fit, else Python integers."""
+
+MAX_COLUMN_BITS = 31
+"""Bits of the largest modulus whose columns are uint64."""
+MAX_UNROLLED_WIDTH = 6
+"""Numbers of several words that a GPU keeps in registers."""
+
+
+class Mode(IntEnum):
+    """How elements of a row enter the state (glsl/field_hashes/sponge.glsl)."""
+
+    KEEP = 0
+    """They replace numbers; where the last block has no elements, the numbers remain."""
+    CLEAR = 1
+    """They replace numbers; where the last block has no elements, the numbers become 0."""
+    ADD = 2
+    """They are added to the numbers."""
+
+
+class HashPermutation(Protocol):
+    """What a permutation tells its host algorithm and its kernel."""
+
+    @property
+    def prime(self) -> Prime:
+        """The modulus of the elements."""
+
+    @property
+    def width(self) -> int:
+        """The number of elements of a state."""
+
+    @property
+    def module(self) -> str:
+        """The name of its kernel, in glsl/field_hashes/."""
+
+    @property
+    def parameters(self) -> tuple[tuple[SpecId, int], ...]:
+        """The specialization constants of the kernel."""
+
+    def list_constants(self) -> Sequence[int]:
+        """The constants of the kernel, in its order."""
+
+    def permute(self, state: list[Column]) -> list[Column]:
+        """The states after the permutation; entries are below the modulus."""
+
+
+@dataclass(frozen=True, slots=True)
+class Absorption:
+    """How a row of `length` elements is absorbed, and what of the state is its digest."""
+
+    length: int
+    rate: int
+    first: int
+    mode: Mode
+    initial: tuple[int, ...]
+    """The state ahead of the first element."""
+    blocks: int
+    """The permutations that absorb; none only for rows without elements."""
+    output_first: int
+    outputs: int
+    squeezed: int
+    """The elements of the digest that one permutation yields."""
+
+    @property
+    def permutations(self) -> int:
+        """All permutations: the last ones yield further elements of the digest."""
+        return self.blocks + (self.outputs - 1) // self.squeezed
+
+    @property
+    def push_words(self) -> tuple[int, ...]:
+        """The push words of the kernel."""
+        layout = self.first | self.mode << 8 | self.output_first << 16 | self.squeezed << 24
+        return self.length, self.rate, layout, self.blocks, self.outputs
+
+
+@operation
+def absorb(
+    permutation: HashPermutation, absorption: Absorption, rows: ElementData, form: Form
+) -> ElementData:
+    """The digests of rows, (n, length) to (n, outputs), in the form of the rows. On a device that
+    is the form in which the prime computes."""
+    prime = permutation.prime
+    given = np.asarray(rows)
+    canonical = given if form == "canonical" else elementwise.convert(prime, given, "canonical")
+    columns = _to_columns(prime, np.asarray(canonical))
+    found = _to_words(prime, _absorb_columns(permutation, absorption, columns, len(given)))
+    return found if form == "canonical" else elementwise.convert(prime, found, form)
+
+
+@absorb.by_steps
+def _absorb_by_steps(
+    permutation: HashPermutation, absorption: Absorption, rows: DeviceArray, form: Form
+) -> DeviceArray:
+    prime, device = permutation.prime, rows.storage.device
+    count, outputs = rows.shape[0], absorption.outputs
+    digests: DeviceArray = device.empty((count, outputs, *prime.element_shape), rows.dtype)
+    if not count:
+        return digests
+    f64_limbs = with_f64_limbs(device, prime)
+    kernel = hash_kernel(
+        prime,
+        permutation.module,
+        permutation.width,
+        permutation.parameters,
+        unrolled=_is_unrolled(device, permutation),
+        f64_limbs=f64_limbs,
+    )
+    kind = module_family(prime, permutation.module, f64_limbs=f64_limbs)
+    options: dict[str, Any] = {"f64_limbs": f64_limbs, "module": permutation.module}
+    width, state = permutation.width, absorption.initial
+    initial = device.cache(
+        ("initial state", prime, kind, permutation.module, width, state),
+        lambda: device.put(encode_initial(prime, width, state, **options)),
+    )
+    constants = device.cache(
+        ("constants of a permutation", permutation, kind),
+        lambda: device.put(encode_numbers(prime, width, permutation.list_constants(), **options)),
+    )
+    arrays = rows, initial, constants, digests
+    device.submit(
+        [
+            Dispatch(
+                kernel,
+                arrays,
+                count,
+                absorption.push_words,
+                grid_stride=True,
+                overwrites=True,
+                elementwise=1,
+            )
+        ]
+    )
+    return digests
+
+
+def _is_unrolled(device: ArrayDevice, permutation: HashPermutation) -> bool:
+    """Whether the state is in registers: states of small elements, except those of dense matrices
+    on CPUs, and narrow ones of large elements on GPUs."""
+    if device.info.kind == "cpu":
+        return permutation.module == "poseidon2" and not is_wide(permutation.prime)
+    return not is_wide(permutation.prime) or permutation.width <= MAX_UNROLLED_WIDTH
+
+
+def absorb_nothing(permutation: HashPermutation, absorption: Absorption) -> list[int]:
+    """The digest of a row without elements."""
+    return [int(each[0]) for each in _absorb_columns(permutation, absorption, [], 1)]
+
+
+# --- columns on the host ---
+
+
+def _choose_dtype(prime: Prime) -> npt.DTypeLike:
+    return np.uint64 if prime.bits <= MAX_COLUMN_BITS else np.object_
+
+
+def _to_columns(prime: Prime, canonical: Words) -> list[Column]:
+    if _choose_dtype(prime) is np.uint64:
+        return list(canonical.astype(np.uint64).T)
+    return list(encoding.words_to_ints(prime, canonical).T)
+
+
+def _to_words(prime: Prime, columns: list[Column]) -> Words:
+    """Canonical words of shape (rows, columns)."""
+    count, rows = len(columns), len(columns[0])
+    if _choose_dtype(prime) is np.uint64:
+        return np.stack(columns, axis=1).astype(prime.column_dtype)
+    table = np.stack(columns, axis=1).reshape(-1)
+    return words.from_ints(prime, table.tolist()).reshape(rows, count, *prime.element_shape)
+
+
+def _absorb_columns(
+    permutation: HashPermutation, absorption: Absorption, rows: list[Column], count: int
+) -> list[Column]:
+    """The columns of the digests of `count` rows."""
+    modulus, dtype = permutation.prime.modulus, _choose_dtype(permutation.prime)
+    state = [np.full(count, value, dtype) for value in absorption.initial]
+    outputs = slice(absorption.output_first, absorption.output_first + absorption.squeezed)
+    found = [] if absorption.blocks else state[outputs]
+    for block in range(absorption.permutations):
+        if block < absorption.blocks:
+            for place in range(absorption.rate):
+                at, lane = block * absorption.rate + place, absorption.first + place
+                if at >= absorption.length:
+                    if absorption.mode == Mode.CLEAR:
+                        state[lane] = np.zeros(count, dtype)
+                elif absorption.mode == Mode.ADD:
+                    state[lane] = (state[lane] + rows[at]) % modulus
+                else:
+                    state[lane] = rows[at]
+        state = permutation.permute(state)
+        if block + 1 >= absorption.blocks:
+            found += state[outputs]
+    return found[: absorption.outputs]
