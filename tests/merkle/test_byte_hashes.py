@@ -56,7 +56,7 @@ def check_trees(device: Any) -> None:
             again = MerkleTree(changed, hash=hash, arity=arity, cap=cap)
             assert np.array_equal(tree.cap, again.cap)
             streamed = MerkleTree(
-                changed, hash=hash, device=device, arity=arity, cap=cap, memory=3000
+                changed, hash=hash, device=device, arity=arity, cap=cap, memory=2000
             )
             assert streamed.place is None
             assert np.array_equal(streamed.cap, again.cap)

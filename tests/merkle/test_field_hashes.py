@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 import gpu_executor as gx
@@ -18,7 +17,7 @@ HASHES = {
 def hash_level(hash: FieldHash, nodes: list[gx.FieldArray]) -> list[gx.FieldArray]:
     """The parents of nodes, one after the other."""
     pairs = zip(nodes[::2], nodes[1::2], strict=True)
-    return [hash.compress(np.stack(pair))[0] for pair in pairs]
+    return [hash.compress(hash.field.stack(list(pair)))[0] for pair in pairs]
 
 
 @pytest.mark.parametrize("name", HASHES)

@@ -17,6 +17,10 @@ from gpu_executor.hashes.hash_function import HashFunction
 from tests.support.merkle_reference import keccak256, sha256
 
 
+def sort_rows(rows: Any) -> Any:
+    return np.stack(sorted(list(rows), key=np.ndarray.tobytes))
+
+
 class ToyByteHash(HashFunction):
     """A function of bytes as a hash function of rows."""
 
@@ -52,7 +56,7 @@ class ToyByteHash(HashFunction):
         assert len(children) % arity == 0
         groups = children.reshape(-1, arity, self.digest_size)
         if sort:
-            groups = [np.stack(sorted(group, key=lambda each: bytes(each))) for group in groups]
+            groups = [sort_rows(group) for group in groups]
         rows = np.array([np.ravel(group) for group in groups], np.uint8)
         return self.hash(rows.reshape(-1, arity * self.digest_size), prefix=prefix)
 
