@@ -11,7 +11,7 @@ import gpu_executor as gx
 from gpu_executor.errors import ArgumentShapeError, ArgumentValueError
 from gpu_executor.hashes import KECCAK256, poseidon
 from gpu_executor.merkle import MerkleTree
-from tests.merkle.conftest import make_field_hashes
+from tests.support.merkle_cases import make_field_hashes
 from tests.support.merkle_packages import ask_packages
 from tests.support.snarkjs import find_node
 

@@ -11,7 +11,7 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.errors import ArgumentTypeError, ArgumentValueError
 from gpu_executor.merkle import MerkleTree
-from tests.merkle.conftest import draw_nodes
+from tests.support.merkle_cases import draw_nodes
 from tests.support.merkle_reference import compute_rfc6962_path, compute_rfc6962_root
 from tests.support.toy_hashes import SHA256
 

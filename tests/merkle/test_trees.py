@@ -19,7 +19,8 @@ from gpu_executor.errors import (
     ClosedError,
 )
 from gpu_executor.merkle import MerkleTree
-from tests.merkle.conftest import OpenPlace, draw_nodes, make_field_hashes
+from tests.merkle.conftest import OpenPlace
+from tests.support.merkle_cases import draw_nodes, make_field_hashes
 from tests.support.merkle_reference import (
     compute_heap,
     compute_rfc6962_root,

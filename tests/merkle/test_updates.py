@@ -15,7 +15,8 @@ from gpu_executor.errors import (
     ElementIndexError,
 )
 from gpu_executor.merkle import MerkleTree
-from tests.merkle.conftest import OpenPlace, draw_nodes
+from tests.merkle.conftest import OpenPlace
+from tests.support.merkle_cases import draw_nodes
 from tests.support.toy_hashes import KECCAK256, SHA256
 
 

@@ -18,7 +18,7 @@ from tests.support.merkle_reference import keccak256, sha256
 
 
 def sort_rows(rows: Any) -> Any:
-    return np.stack(sorted(list(rows), key=np.ndarray.tobytes))
+    return np.stack(sorted(rows, key=np.ndarray.tobytes))
 
 
 class ToyByteHash(HashFunction):
