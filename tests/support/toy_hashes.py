@@ -18,7 +18,8 @@ from tests.support.merkle_reference import keccak256, sha256
 
 
 def sort_rows(rows: Any) -> Any:
-    return np.stack(sorted(rows, key=np.ndarray.tobytes))
+    ordered: list[Any] = sorted(rows, key=np.ndarray.tobytes)
+    return np.stack(ordered)
 
 
 class ToyByteHash(HashFunction):
