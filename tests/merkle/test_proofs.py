@@ -17,8 +17,7 @@ from gpu_executor.errors import (
     ElementIndexError,
 )
 from gpu_executor.merkle import MerkleProof, MerkleTree
-from tests.merkle.conftest import draw_nodes
-from tests.merkle.test_verification import CASES, choose, get_root, make_case
+from tests.support.merkle_cases import CASES, choose, draw_nodes, get_root, make_case
 from tests.support.toy_hashes import KECCAK256
 
 

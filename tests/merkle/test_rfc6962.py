@@ -11,7 +11,7 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.errors import ArgumentTypeError, ArgumentValueError
 from gpu_executor.merkle import MerkleTree
-from tests.merkle.conftest import draw_nodes
+from tests.support.merkle_cases import draw_nodes
 from tests.support.merkle_reference import compute_rfc6962_path, compute_rfc6962_root
 from tests.support.toy_hashes import SHA256
 
@@ -137,15 +137,9 @@ def test_refusals() -> None:
     hash, nodes = draw_nodes("bytes", 4)
     with pytest.raises(ArgumentValueError, match="not 'rfc6962'"):
         MerkleTree(nodes, hash=hash).prove_consistency(2)
+    wrong: Any = 5.0
     with pytest.raises(ArgumentTypeError, match="count is a float"):
-        MerkleTree.verify_consistency(
-            tree.root,
-            2,
-            tree.root,
-            5.0,
-            tree.cap,
-            hash=SHA256,  # type: ignore[arg-type]
-        )
+        MerkleTree.verify_consistency(tree.root, 2, tree.root, wrong, tree.cap, hash=SHA256)
 
 
 def test_log_documents() -> None:

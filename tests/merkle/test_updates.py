@@ -15,7 +15,8 @@ from gpu_executor.errors import (
     ElementIndexError,
 )
 from gpu_executor.merkle import MerkleTree
-from tests.merkle.conftest import OpenPlace, draw_nodes
+from tests.merkle.conftest import OpenPlace
+from tests.support.merkle_cases import draw_nodes
 from tests.support.toy_hashes import KECCAK256, SHA256
 
 
@@ -91,11 +92,12 @@ def test_only_the_paths_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     tree = MerkleTree(leaves, hash=hash)
     hashed: list[int] = []
     compute = SHA256.hash
-    monkeypatch.setattr(
-        SHA256,
-        "hash",
-        lambda rows, **options: (hashed.append(len(rows)), compute(rows, **options))[1],
-    )
+
+    def note_and_compute(rows: Any, **options: Any) -> Any:
+        hashed.append(len(rows))
+        return compute(rows, **options)
+
+    monkeypatch.setattr(SHA256, "hash", note_and_compute)
     tree.update([0, 1, 63], leaves[:3])
     assert hashed == [2, 2, 2, 2, 2, 1]
 

@@ -13,67 +13,9 @@ import gpu_executor as gx
 from gpu_executor.arrays.typed_array import get_words
 from gpu_executor.errors import ArgumentTypeError, ArgumentValueError
 from gpu_executor.merkle import MerkleProof, MerkleTree
-from tests.merkle.conftest import OpenPlace, draw_nodes
+from tests.merkle.conftest import OpenPlace
+from tests.support.merkle_cases import CASES, choose, draw_nodes, get_root, make_case
 from tests.support.toy_hashes import KECCAK256, SHA256
-
-
-def draw_messages(count: int, seed: int = 0) -> list[bytes]:
-    rng = np.random.default_rng(seed)
-    return [rng.bytes(int(rng.integers(1, 9))) for _ in range(count)]
-
-
-def make_case(name: str) -> tuple[Any, Any, dict[str, Any], dict[str, Any]]:
-    """A hash function, leaves, and the options of a tree and of `verify`."""
-    shared: dict[str, Any] = {}
-    more: dict[str, Any] = {}
-    if name == "plain bytes":
-        hash, leaves = draw_nodes("bytes", 4)
-    elif name == "plain arity 4":
-        hash, leaves = draw_nodes("bytes", 16)
-        shared = {"arity": 4}
-    elif name == "plain cap":
-        hash, leaves = draw_nodes("bytes", 8)
-        more = {"cap": 2}
-    elif name == "plain rows":
-        hash, leaves = SHA256, np.random.default_rng(1).integers(0, 256, (4, 3), dtype=np.uint8)
-    elif name == "plain element":
-        hash, leaves = draw_nodes("element", 4)
-    elif name == "plain elements":
-        hash, leaves = draw_nodes("elements", 4)
-        shared = {"hash_leaves": True}
-    elif name == "imt":
-        hash, leaves = draw_nodes("element", 5)
-        shared, more = {"format": "imt"}, {"depth": 3}
-    elif name == "openzeppelin":
-        hash, leaves, shared = KECCAK256, draw_messages(6), {"format": "openzeppelin"}
-    elif name == "openzeppelin nodes":
-        rows = np.random.default_rng(2).integers(0, 256, (5, 32), dtype=np.uint8)
-        hash, leaves, shared = KECCAK256, rows, {"format": "openzeppelin"}
-    else:
-        hash, leaves, shared = SHA256, draw_messages(5), {"format": "rfc6962"}
-    return hash, leaves, {**shared, **more}, shared
-
-
-CASES = [
-    "plain bytes",
-    "plain arity 4",
-    "plain cap",
-    "plain rows",
-    "plain element",
-    "plain elements",
-    "imt",
-    "openzeppelin",
-    "openzeppelin nodes",
-    "rfc6962",
-]
-
-
-def choose(leaves: Any, indices: list[int]) -> Any:
-    return [leaves[index] for index in indices] if isinstance(leaves, list) else leaves[indices]
-
-
-def get_root(tree: MerkleTree) -> Any:
-    return tree.cap if len(tree.cap) > 1 else tree.root
 
 
 def find_count(tree: MerkleTree) -> int:
@@ -268,17 +210,15 @@ def test_what_does_not_match_is_false(case: str) -> None:
 def test_other_options_do_not_match() -> None:
     hash, nodes = draw_nodes("bytes", 16)
     tree = MerkleTree(nodes, hash=hash)
-    proof, options = (
-        tree.open(3),
-        [
-            {"arity": 4},
-            {"format": "imt"},
-            {"format": "rfc6962"},
-            {"format": "openzeppelin"},
-            {"hash_leaves": True},
-            {"hash": KECCAK256},
-        ],
-    )
+    proof = tree.open(3)
+    options: list[dict[str, Any]] = [
+        {"arity": 4},
+        {"format": "imt"},
+        {"format": "rfc6962"},
+        {"format": "openzeppelin"},
+        {"hash_leaves": True},
+        {"hash": KECCAK256},
+    ]
     for changed in options:
         given: dict[str, Any] = {"hash": hash, **changed}
         assert not MerkleTree.verify(tree.root, 3, nodes[3], proof, **given)
@@ -350,7 +290,7 @@ def test_elements_that_are_not_reduced_are_refused() -> None:
     words = np.array(proof.nodes.words())
     words[0, 0] = 5
     for form in ("canonical", "montgomery"):
-        right = gx.fields.BABYBEAR.from_words(words, form)  # type: ignore[arg-type]
+        right = gx.fields.BABYBEAR.from_words(words, form)
         words_above = words.copy()
         words_above[0, 0] += gx.fields.BABYBEAR.order
         above = right.wrap_like(words_above)

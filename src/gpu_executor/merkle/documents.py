@@ -5,24 +5,47 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from gpu_executor.calls.arguments import is_integer
 from gpu_executor.errors import ArgumentShapeError, ArgumentValueError
 from gpu_executor.hashes.hash_function import HashFunction
-from gpu_executor.merkle.nodes import Nodes, fetch, take_levels
+from gpu_executor.merkle.nodes import Nodes, Positions, fetch, take_levels
 from gpu_executor.merkle.openzeppelin import HeapShape
 from gpu_executor.merkle.proof import MerkleProof
 from gpu_executor.merkle.shape import MAX_LEAVES
 from gpu_executor.merkle.tree_hash import TreeHash, encode_nodes
 
-if TYPE_CHECKING:
-    from gpu_executor.merkle.tree import MerkleTree
+
+class ReadableTree(Protocol):
+    """What is read of a `MerkleTree`."""
+
+    @property
+    def format(self) -> str: ...
+
+    @property
+    def arity(self) -> int: ...
+
+    @property
+    def depth(self) -> int: ...
+
+    @property
+    def levels(self) -> tuple[Nodes, ...]: ...
+
+    @property
+    def cap(self) -> Nodes: ...
+
+    @property
+    def ranks(self) -> Positions: ...
+
+    def open(self, indices: Any) -> MerkleProof: ...
+
+    def __len__(self) -> int: ...
 
 
-def export_proof(tree: MerkleTree, indices: list[int], is_single: bool) -> Any:
+def export_proof(tree: ReadableTree, indices: list[int], is_single: bool) -> Any:
     """What `MerkleTree.export_proof` does.
 
     Args:
@@ -70,7 +93,7 @@ def import_proof(document: Any, hash: HashFunction, format: str, arity: int) -> 
 # --- @zk-kit/imt ---
 
 
-def _write_imt(tree: MerkleTree, index: int) -> dict[str, Any]:
+def _write_imt(tree: ReadableTree, index: int) -> dict[str, Any]:
     siblings = encode_nodes(tree.open(index).nodes)
     each = tree.arity - 1
     return {
@@ -114,7 +137,7 @@ def _check_digit(digit: Any, arity: int) -> int:
 # --- @openzeppelin/merkle-tree ---
 
 
-def _export_openzeppelin(tree: MerkleTree, indices: list[int], is_single: bool) -> Any:
+def _export_openzeppelin(tree: ReadableTree, indices: list[int], is_single: bool) -> Any:
     if len(set(indices)) < len(indices):
         raise ArgumentShapeError(
             "MerkleTree.export_proof: an index is there twice; multiproofs have each leaf once"
@@ -142,13 +165,13 @@ def _read_openzeppelin(tree_hash: TreeHash, document: Any) -> MerkleProof:
     return MerkleProof("openzeppelin", 2, None, tree_hash.decode_nodes(nodes), flags)
 
 
-def find_heap_positions(tree: MerkleTree, indices: Sequence[int]) -> list[int]:
+def find_heap_positions(tree: ReadableTree, indices: Sequence[int]) -> list[int]:
     """The nodes of leaves in the array of a tree's nodes."""
     ranks = tree.ranks
     return [HeapShape(len(tree)).find_leaf(ranks[index]).item() for index in indices]
 
 
-def list_heap(tree: MerkleTree) -> list[str]:
+def list_heap(tree: ReadableTree) -> list[str]:
     """The array of a tree's nodes, the root first."""
     levels = tree.levels
     everything = take_levels(levels, [np.arange(len(level)) for level in levels])
@@ -160,7 +183,7 @@ def list_heap(tree: MerkleTree) -> list[str]:
 
 
 def dump(
-    tree: MerkleTree, values: Sequence[Any] | None, leaf_encoding: Sequence[str] | None
+    tree: ReadableTree, values: Sequence[Any] | None, leaf_encoding: Sequence[str] | None
 ) -> dict[str, Any]:
     """What `MerkleTree.dump` does.
 
@@ -219,7 +242,7 @@ def read_tree(document: Any, hash: HashFunction) -> tuple[list[str], Nodes]:
 # --- RFC 6962 ---
 
 
-def _write_rfc6962(tree: MerkleTree, index: int) -> dict[str, Any]:
+def _write_rfc6962(tree: ReadableTree, index: int) -> dict[str, Any]:
     nodes = tree.open(index).nodes
     path = [base64.b64encode(bytes(each)).decode() for each in nodes]
     return {"leaf_index": index, "tree_size": len(tree), "audit_path": path}
