@@ -134,6 +134,23 @@ FIELD_CASES = {
             2,
             permutes=False,
         ),
+        FieldCase(
+            "Poseidon Goldilocks 12",
+            GOLDILOCKS,
+            lambda: hashes.poseidon(GOLDILOCKS),
+            hash_bounds.count_rounds(12, 8, 22, 7),
+            12,
+        ),
+        FieldCase("RPO Goldilocks 12", GOLDILOCKS, hashes.rpo, hash_bounds.RPO, 12),
+        FieldCase("MiMC7 BN254", BN254_FR, hashes.mimc7, hash_bounds.MIMC7, 1, permutes=False),
+        FieldCase(
+            "MiMCSponge BN254",
+            BN254_FR,
+            hashes.mimc_sponge,
+            hash_bounds.MIMC_SPONGE,
+            1,
+            permutes=False,
+        ),
     )
 }
 CASES: Mapping[str, ByteCase | FieldCase] = {**BYTE_CASES, **FIELD_CASES}

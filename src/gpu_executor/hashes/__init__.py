@@ -11,9 +11,9 @@ from gpu_executor.hashes.sponge import Sponge
 
 __all__ = [
     "KECCAK256",
+    "SHA3_256",
     "SHA256",
     "SHA256D",
-    "SHA3_256",
     "ByteHash",
     "FieldHash",
     "HashFunction",
