@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gpu_executor as gx
 from gpu_executor.errors import ArgumentShapeError, ArgumentValueError
-from gpu_executor.hashes import KECCAK256
+from gpu_executor.hashes import KECCAK256, poseidon
 from gpu_executor.merkle import MerkleTree
 from tests.merkle.conftest import make_field_hashes
 from tests.support.merkle_packages import ask_packages
@@ -58,6 +59,19 @@ def test_imt() -> None:
     asked = {"method": "verifyImt", "hash": "toy", "order": str(field.order)}
     answers = ask_packages([{**asked, "proof": each} for each in (*proofs, wrong)])
     assert answers == [True] * len(proofs) + [False]
+
+
+@needs_node
+def test_imt_of_poseidon(gpu: gx.PersistentVulkanBackend) -> None:
+    """circomlib's Poseidon, whose trees most circuits have."""
+    leaves = gx.fields.BN254_FR.random(6, seed=6)
+    request = {"method": "imt", "hash": "poseidon", "zero": "0", "arity": 2, "depth": 4}
+    (answer,) = ask_packages([{**request, "leaves": list(map(str, leaves.tolist()))}])
+    hash = poseidon(gx.fields.BN254_FR, inputs=2)
+    tree = MerkleTree(leaves, hash=hash, device=gpu, format="imt", depth=4)
+    assert tree.export_proof(list(range(6))) == answer["proofs"]
+    proof = tree.open([5, 0])
+    assert MerkleTree.verify(tree.root, [5, 0], leaves[[5, 0]], proof, hash=hash, format="imt")
 
 
 def test_path_elements_of_circuits() -> None:
@@ -177,9 +191,10 @@ def test_documents_of_other_trees() -> None:
         tree.dump([1, 2, 3, 4])
     with pytest.raises(ArgumentShapeError, match="an index is there twice"):
         tree.export_proof([1, 1])
-    for document in ("0x", 5, {"proof": []}, ["0x00"], {"proof": [], "proofFlags": [1]}):
+    others: list[Any] = ["0x", 5, {"proof": []}, ["0x00"], {"proof": [], "proofFlags": [1]}]
+    for other in others:
         with pytest.raises(ArgumentValueError, match="no proof in the format 'openzeppelin'"):
-            MerkleTree.import_proof(document, hash=KECCAK256, format="openzeppelin")
+            MerkleTree.import_proof(other, hash=KECCAK256, format="openzeppelin")
     plain = MerkleTree(rows, hash=KECCAK256)
     with pytest.raises(ArgumentValueError, match=r"to_dict\(\) is the proof for JSON"):
         plain.export_proof(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import hashlib
 from typing import Any
@@ -59,7 +60,7 @@ def test_roots(open_place: OpenPlace, kind: str, place: str) -> None:
             part = len(given) // cap
             assert to_python(hash, tree.cap) == [
                 compute_root(
-                    given[start : start + part], arity, lambda x, h=hash: hash_python(h, x)
+                    given[start : start + part], arity, functools.partial(hash_python, hash)
                 )
                 for start in range(0, len(given), part)
             ]
@@ -95,7 +96,7 @@ def test_leaves_of_elements_are_hashed() -> None:
         leaves = hash.field.random(shape, seed=2)
         tree = MerkleTree(leaves, hash=hash, **options)  # type: ignore[arg-type]
         digests = [hash.hash_integers(row) for row in leaves.reshape(4, -1).tolist()]
-        assert tree.root.tolist() == compute_root(digests, 2, lambda x, h=hash: hash_python(h, x))
+        assert tree.root.tolist() == compute_root(digests, 2, functools.partial(hash_python, hash))
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -109,7 +110,7 @@ def test_imt_roots(open_place: OpenPlace, kind: str, place: str) -> None:
             nodes, hash=hash, device=device, format="imt", arity=arity, depth=depth, zero=zero
         )
         expected = compute_zero_padded_root(
-            to_python(hash, nodes), depth, arity, zero, lambda x, h=hash: hash_python(h, x)
+            to_python(hash, nodes), depth, arity, zero, functools.partial(hash_python, hash)
         )
         assert to_python(hash, tree.cap) == [expected]
 

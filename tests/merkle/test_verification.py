@@ -268,17 +268,15 @@ def test_what_does_not_match_is_false(case: str) -> None:
 def test_other_options_do_not_match() -> None:
     hash, nodes = draw_nodes("bytes", 16)
     tree = MerkleTree(nodes, hash=hash)
-    proof, options = (
-        tree.open(3),
-        [
-            {"arity": 4},
-            {"format": "imt"},
-            {"format": "rfc6962"},
-            {"format": "openzeppelin"},
-            {"hash_leaves": True},
-            {"hash": KECCAK256},
-        ],
-    )
+    proof = tree.open(3)
+    options: list[dict[str, Any]] = [
+        {"arity": 4},
+        {"format": "imt"},
+        {"format": "rfc6962"},
+        {"format": "openzeppelin"},
+        {"hash_leaves": True},
+        {"hash": KECCAK256},
+    ]
     for changed in options:
         given: dict[str, Any] = {"hash": hash, **changed}
         assert not MerkleTree.verify(tree.root, 3, nodes[3], proof, **given)
@@ -350,7 +348,7 @@ def test_elements_that_are_not_reduced_are_refused() -> None:
     words = np.array(proof.nodes.words())
     words[0, 0] = 5
     for form in ("canonical", "montgomery"):
-        right = gx.fields.BABYBEAR.from_words(words, form)  # type: ignore[arg-type]
+        right = gx.fields.BABYBEAR.from_words(words, form)
         words_above = words.copy()
         words_above[0, 0] += gx.fields.BABYBEAR.order
         above = right.wrap_like(words_above)

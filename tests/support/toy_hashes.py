@@ -12,6 +12,7 @@ import numpy as np
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.backend import Backend
 from gpu_executor.fields import Field, FieldArray
+from gpu_executor.hashes.field_hash import FieldHash
 from gpu_executor.hashes.hash_function import HashFunction
 from tests.support.merkle_reference import keccak256, sha256
 
@@ -51,16 +52,20 @@ class ToyByteHash(HashFunction):
         assert len(children) % arity == 0
         groups = children.reshape(-1, arity, self.digest_size)
         if sort:
-            groups = [np.stack(sorted(group, key=bytes)) for group in groups]
+            groups = [np.stack(sorted(group, key=lambda each: bytes(each))) for group in groups]
         rows = np.array([np.ravel(group) for group in groups], np.uint8)
         return self.hash(rows.reshape(-1, arity * self.digest_size), prefix=prefix)
 
 
-class ToyFieldHash(HashFunction):
+class ToyFieldHash(FieldHash):
     """SHA-256 of the decimal digits of elements, as elements."""
 
     def __init__(self, field: Field, digest_shape: tuple[int, ...]) -> None:
-        self.name, self.field, self.digest_shape = f"toy {field.name}", field, digest_shape
+        self.name, self._field, self.digest_shape = f"toy {field.name}", field, digest_shape
+
+    @property
+    def field(self) -> Field:
+        return self._field
 
     def hash_integers(self, values: Sequence[int]) -> Any:
         text = ",".join(map(str, values))

@@ -38,6 +38,7 @@ from gpu_executor.fields import (
     FieldArray,
 )
 from gpu_executor.hashes import HashFunction
+from gpu_executor.hashes.poseidon2 import Variant
 from gpu_executor.kernels.catalogue import COPY_UNIT_BYTES, copy_kernel
 from gpu_executor.merkle import MerkleTree
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
@@ -102,7 +103,7 @@ BYTE_CASES = {
 
 
 def _make_poseidon2(
-    field: Field, name: str, width: int, partial_rounds: int, power: int, variant: str = "plonky3"
+    field: Field, name: str, width: int, partial_rounds: int, power: int, variant: Variant = "plonky3"
 ) -> FieldCase:
     """Eight full rounds everywhere."""
     return FieldCase(

@@ -31,6 +31,11 @@ from gpu_executor.groth16.proof_curve import (
     get_generator,
     get_proof_curve,
 )
+from gpu_executor.hashes.field_hash import FieldHash
+from gpu_executor.hashes.mimc import mimc7, mimc_sponge
+from gpu_executor.hashes.poseidon import poseidon
+from gpu_executor.hashes.poseidon2 import list_poseidon2
+from gpu_executor.hashes.rescue import rpo
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels import catalogue
 from gpu_executor.kernels.chains import MIXES, integer_chains_kernel, product_chains_kernel
@@ -223,6 +228,8 @@ def record_workload(info: DeviceInfo) -> RecordingDevice:
                     _record_transforms(device, field, log_n)
         for extension in extensions:
             _record_extension(device, extension)
+        for hashed in _list_field_hashes():
+            _record_field_hash(device, hashed)
         for curve in named_curves:
             _record_curve(device, curve)
             _record_msms(device, curve)
@@ -366,6 +373,20 @@ def _record_extension(device: RecordingDevice, field: ExtensionField) -> None:
     for arity in ARITIES:
         if isinstance(field.base, Field) and 2**field.prime.two_adicity >= FEW:
             field.fold(a, 3, arity), field.fold(in_base, 3, arity)
+
+
+def _list_field_hashes() -> list[FieldHash]:
+    """The hash functions whose kernels differ in more than their constants; circomlib's Poseidon
+    has a state of two to seventeen elements."""
+    circomlib = [poseidon(fields.BN254_FR, inputs) for inputs in (1, 2, 3, 4, 8, 16)]
+    others = [poseidon(fields.GOLDILOCKS), rpo(), mimc7(), mimc_sponge()]
+    return [*circomlib, *others, *list_poseidon2()]
+
+
+def _record_field_hash(device: RecordingDevice, hashed: FieldHash) -> None:
+    length = hashed.sponge.length or hashed.width
+    for count in (FEW, MANY):
+        hashed.hash(_make_elements(device, hashed.field, count, length))
 
 
 # --- curves ---

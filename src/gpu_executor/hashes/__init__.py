@@ -1,6 +1,16 @@
 """Hash functions of bytes and of field elements, of many messages at once."""
 
-from gpu_executor.hashes.byte_hash import KECCAK256, SHA3_256, SHA256, SHA256D, ByteHash
+from gpu_executor.hashes.byte_hash import (
+    BLAKE2S,
+    BLAKE3,
+    KECCAK256,
+    RIPEMD160,
+    SHA3_256,
+    SHA256,
+    SHA256D,
+    SHA512,
+    ByteHash,
+)
 from gpu_executor.hashes.field_hash import FieldHash
 from gpu_executor.hashes.hash_function import HashFunction
 from gpu_executor.hashes.mimc import mimc7, mimc_sponge
@@ -10,10 +20,14 @@ from gpu_executor.hashes.rescue import rpo
 from gpu_executor.hashes.sponge import Sponge
 
 __all__ = [
+    "BLAKE2S",
+    "BLAKE3",
     "KECCAK256",
+    "RIPEMD160",
     "SHA3_256",
     "SHA256",
     "SHA256D",
+    "SHA512",
     "ByteHash",
     "FieldHash",
     "HashFunction",

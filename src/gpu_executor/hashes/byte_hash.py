@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,13 +16,15 @@ from gpu_executor.hashes.hash_function import HashFunction
 from gpu_executor.kernels import byte_hashes
 from gpu_executor.kernels.byte_hashes import (
     MAX_PREFIX_BYTES,
+    Blake3Mode,
     HashAlgorithm,
     call_kernel,
     count_grouped_rows,
 )
-from gpu_executor.ops.byte_hashes import hash_messages, hash_rows
+from gpu_executor.ops.byte_hashes import hash_messages, hash_rows, hash_trees
 
 ARITIES = (2, 4, 8)
+KEY_BYTES = 32
 Bytes = npt.NDArray[np.uint8]
 
 
@@ -146,6 +149,11 @@ class ByteHash(HashFunction):
         if isinstance(rows, DeviceArray) or device is None or not rows.size:
             return hash_rows(self._algorithm, rows, prefix, sorts=sorts)
         length = rows.shape[1]
+        if self._algorithm.is_tree(len(prefix) + length):
+            array_device = require_array_device(device)
+            if not array_device.runs_kernels:
+                return hash_rows(self._algorithm, rows, prefix)
+            return hash_trees(array_device, self._algorithm, rows, prefix).numpy()
         kernel = call_kernel(self._algorithm, length, prefix, sorts=sorts)
         grouped = count_grouped_rows(length)
         missing = -len(rows) % grouped
@@ -159,8 +167,57 @@ class ByteHash(HashFunction):
         return f"<ByteHash {self.name}>"
 
     def __reduce__(self) -> Any:
-        """Pickle the name: it is the same object again."""
-        return get_byte_hash, (self.name,)
+        """Pickle the name of a named one: it is the same object again."""
+        if self.name in NAMED:
+            return get_byte_hash, (self.name,)
+        return ByteHash, (self._algorithm,)
+
+
+class Blake3(ByteHash):
+    """BLAKE3: `gx.hashes.BLAKE3`. A long message is a tree of chunks, which a device hashes in
+    parallel, also if it is the only one."""
+
+    __slots__ = ()
+
+    def keyed(self, key: bytes) -> ByteHash:
+        """BLAKE3 with a key: a message authentication code.
+
+        Args:
+            key (bytes): 32 bytes.
+
+        Raises:
+            ArgumentTypeError: The key is not `bytes`.
+            ArgumentValueError: The key has another length.
+        """
+        if not isinstance(key, bytes):
+            raise ArgumentTypeError(
+                f"{self.name}.keyed: key is a {type(key).__name__}; it must be bytes"
+            )
+        if len(key) != KEY_BYTES:
+            raise ArgumentValueError(
+                f"{self.name}.keyed: key has {len(key)} bytes; it must have {KEY_BYTES}"
+            )
+        return self._with_mode("keyed", Blake3Mode.keyed(key))
+
+    def derive_key(self, context: str) -> ByteHash:
+        """BLAKE3 that derives keys: the digests are keys, and the messages the material that they
+        are derived from.
+
+        Args:
+            context (str): What the keys are for: a text that no other use has.
+
+        Raises:
+            ArgumentTypeError: The context is not a text.
+        """
+        if not isinstance(context, str):
+            raise ArgumentTypeError(
+                f"{self.name}.derive_key: context is a {type(context).__name__}; it must be a str"
+            )
+        return self._with_mode("derive_key", Blake3Mode.derive_key(context.encode()))
+
+    def _with_mode(self, name: str, mode: Blake3Mode) -> ByteHash:
+        algorithm = dataclasses.replace(self._algorithm, name=f"{self.name} {name}", mode=mode)
+        return ByteHash(algorithm)
 
 
 def _check_rows(where: str, rows: Any, name: str = "rows") -> Any:
@@ -229,10 +286,17 @@ def _check_prefix(where: str, prefix: Any) -> bytes:
 
 SHA256 = ByteHash(byte_hashes.SHA256)
 SHA256D = ByteHash(byte_hashes.SHA256D)
+SHA512 = ByteHash(byte_hashes.SHA512)
 SHA3_256 = ByteHash(byte_hashes.SHA3_256)
 KECCAK256 = ByteHash(byte_hashes.KECCAK256)
-
-_NAMED = {each.name: each for each in (SHA256, SHA256D, SHA3_256, KECCAK256)}
+BLAKE2S = ByteHash(byte_hashes.BLAKE2S)
+BLAKE3 = Blake3(byte_hashes.BLAKE3)
+RIPEMD160 = ByteHash(byte_hashes.RIPEMD160)
+NAMED = {
+    each.name: each
+    for each in (SHA256, SHA256D, SHA512, SHA3_256, KECCAK256, BLAKE2S, BLAKE3, RIPEMD160)
+}
+"""The byte hashes by their names."""
 
 
 def get_byte_hash(name: str) -> ByteHash:
@@ -245,8 +309,8 @@ def get_byte_hash(name: str) -> ByteHash:
         ArgumentValueError: There is none of that name.
     """
     try:
-        return _NAMED[name]
+        return NAMED[name]
     except KeyError:
         raise ArgumentValueError(
-            f"there is no byte hash {name!r}; there are {', '.join(_NAMED)}"
+            f"there is no byte hash {name!r}; there are {', '.join(NAMED)}"
         ) from None

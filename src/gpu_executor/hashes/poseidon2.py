@@ -48,7 +48,7 @@ class _Instance:
 _MERSENNE_16 = "-2 1 2 4 8 16 32 64 1<7 1<8 1<10 1<12 1<13 1<14 1<15 1<16"
 _MERSENNE_24 = "-2 " + " ".join(f"1<{shift}" for shift in range(23))
 
-INSTANCES: dict[tuple[str, str, int], _Instance] = {
+INSTANCES: dict[tuple[Variant, str, int], _Instance] = {
     ("plonky3", "babybear", 16): _Instance(
         7, 13, "-2 1 2 1>1 3 4 -1>1 -3 -4 1>8 1>2 1>3 1>27 -1>8 -1>4 -1>27", True
     ),
@@ -234,12 +234,18 @@ def poseidon2(field: Field, width: int | None = None, variant: Variant = "plonky
     widths = [at for of, at_field, at in INSTANCES if (of, at_field) == (variant, name)]
     chosen = min(widths, default=0) if width is None else width
     if chosen not in widths:
-        known = [f"{at_field} {at}" for of, at_field, at in INSTANCES if of == variant]
+        known = [f"{of} {at}" for of, at_field, at in INSTANCES if at_field == name]
+        found = f"; there are {', '.join(known)}" if known else f"; fields: {', '.join(_FIELDS)}"
         raise ArgumentValueError(
-            f"poseidon2: variant {variant!r} has no parameters for {field.name} of width "
-            f"{chosen if width is not None else 'any'}; it has {', '.join(known)}"
+            f"poseidon2: {variant} has no parameters for {field.name}"
+            f"{'' if width is None else f' of width {width!r}'}{found}"
         )
     return _make_poseidon2(name, chosen, variant)
+
+
+def list_poseidon2() -> list[FieldHash]:
+    """All that `poseidon2` makes."""
+    return [_make_poseidon2(name, width, variant) for variant, name, width in INSTANCES]
 
 
 @functools.cache

@@ -14,7 +14,16 @@ import numpy as np
 
 from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.kernel import Constant, Kernel, Tuning
-from gpu_executor.kernels.byte_hash_references import HOST_HASHES, Rows
+from gpu_executor.kernels.byte_hash_references import (
+    BLAKE3_IV,
+    CHUNK_BYTES,
+    DERIVE_KEY_CONTEXT,
+    DERIVE_KEY_MATERIAL,
+    HOST_HASHES,
+    KEYED_HASH,
+    Rows,
+    blake3,
+)
 from gpu_executor.kernels.modules import SpecId, encode_words, load_spirv
 from gpu_executor.kernels.passes import make_pass_kernel
 
@@ -25,6 +34,35 @@ FIXED_LENGTHS = (32, 64)
 """Lengths of rows that have a pipeline of their own, besides those of two digests: leaves and nodes
 of trees of 32-byte digests."""
 WORD_BYTES = 4
+PARENTS = "blake3_parents"
+
+
+Constants = tuple[tuple[int, Constant], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Blake3Mode:
+    """What BLAKE3 begins with: a key of eight words, and the flags of its mode."""
+
+    key: tuple[int, ...] = BLAKE3_IV
+    flags: int = 0
+
+    @classmethod
+    def keyed(cls, key: bytes) -> Blake3Mode:
+        """With a key of 32 bytes."""
+        return cls(_split_words(key), KEYED_HASH)
+
+    @classmethod
+    def derive_key(cls, context: bytes) -> Blake3Mode:
+        """With the key that follows from a context."""
+        row = np.frombuffer(context, np.uint8).reshape(1, -1)
+        return cls(
+            _split_words(blake3(row, flags=DERIVE_KEY_CONTEXT).tobytes()), DERIVE_KEY_MATERIAL
+        )
+
+
+def _split_words(data: bytes) -> tuple[int, ...]:
+    return tuple(np.frombuffer(data, "<u4").tolist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +72,10 @@ class HashAlgorithm:
     name: str
     module: str
     digest_size: int
-    constants: tuple[tuple[int, Constant], ...] = ()
+    constants: Constants = ()
     """Specialization constants."""
+    mode: Blake3Mode | None = None
+    """Of BLAKE3, which hashes a long message as a tree."""
 
     def hash_on_host(self, rows: Rows, prefix: bytes = b"", *, sorts: bool = False) -> Rows:
         """The digests of rows on the host."""
@@ -44,22 +84,44 @@ class HashAlgorithm:
         if prefix:
             head = np.broadcast_to(np.frombuffer(prefix, np.uint8), (len(rows), len(prefix)))
             rows = np.concatenate([head, rows], axis=1)
-        return HOST_HASHES[self.name](np.ascontiguousarray(rows))
+        rows = np.ascontiguousarray(rows)
+        if self.mode is not None:
+            return blake3(rows, self.mode.key, self.mode.flags)
+        return HOST_HASHES[self.name](rows)
 
     def is_fixed(self, length: int) -> bool:
         """Whether rows of that length have a pipeline of their own."""
         return length in FIXED_LENGTHS or length == 2 * self.digest_size
 
+    def is_tree(self, length: int) -> bool:
+        """Whether messages of that length are hashed as a tree of chunks."""
+        return self.mode is not None and length > CHUNK_BYTES
+
+    def make_push(
+        self, length: int, prefix: bytes = b"", *, chunks: int = 0, first: int = 0
+    ) -> tuple[int, ...]:
+        """The push words for rows of that length. With `chunks`, those of BLAKE3 are for so many
+        chunks of each row, of which the first has the number `first`; else a row is a message."""
+        words = length, len(prefix), int.from_bytes(prefix, "little")
+        if self.mode is None:
+            return words
+        number = first & 0xFFFFFFFF, first >> 32
+        return *words, self.mode.flags, int(not chunks), max(chunks, 1), *number, *self.mode.key
+
 
 SHA256 = HashAlgorithm("SHA256", "sha256", 32)
 SHA256D = HashAlgorithm("SHA256D", "sha256", 32, ((SpecId.DOUBLES, True),))
+SHA512 = HashAlgorithm("SHA512", "sha512", 64)
 SHA3_256 = HashAlgorithm("SHA3_256", "keccak256", 32, ((SpecId.DOMAIN, 6),))
 KECCAK256 = HashAlgorithm("KECCAK256", "keccak256", 32, ((SpecId.DOMAIN, 1),))
+BLAKE2S = HashAlgorithm("BLAKE2S", "blake2s", 32)
+BLAKE3 = HashAlgorithm("BLAKE3", "blake3", 32, mode=Blake3Mode())
+RIPEMD160 = HashAlgorithm("RIPEMD160", "ripemd160", 20)
 
 
-def list_hash_variants(_name: str) -> tuple[Variant, ...]:
+def list_hash_variants(name: str) -> tuple[Variant, ...]:
     """Return the variants in which a file of glsl/byte_hashes is compiled."""
-    return VARIANTS
+    return VARIANTS[1:] if name == PARENTS else VARIANTS
 
 
 def sort_halves(rows: Rows) -> Rows:
@@ -72,18 +134,12 @@ def sort_halves(rows: Rows) -> Rows:
     return found.reshape(rows.shape)
 
 
-def encode_prefix(prefix: bytes) -> tuple[int, int]:
-    """The push words of a prefix: its length, and its bytes as a little-endian word."""
-    return len(prefix), int.from_bytes(prefix, "little")
-
-
 def count_grouped_rows(length: int) -> int:
     """The fewest rows with a multiple of 4 bytes: together they are an element of `call_kernel`."""
     return WORD_BYTES // int(np.gcd(length, WORD_BYTES))
 
 
-@functools.cache
-def step_kernel(
+def get_step_kernel(
     algorithm: HashAlgorithm,
     variant: Variant,
     *,
@@ -92,16 +148,30 @@ def step_kernel(
     sorts: bool = False,
 ) -> Kernel:
     """Return the kernel that a Dispatch runs. Input: bytes as words, and of messages a table with
-    the offset and the length of each; output: digests. Push words: the length of a row, and those
-    of `encode_prefix`. `length`, `prefix_bytes` and `sorts` are those of a fixed length only.
+    the offset and the length of each; output: digests. Push words: `HashAlgorithm.make_push`.
+    `length`, `prefix_bytes` and `sorts` are those of a fixed length only.
     """
+    constants = _list_constants(algorithm, variant, length, prefix_bytes, sorts=sorts)
+    # Keys are no part of a kernel: there may be many.
+    return _step_kernel(algorithm.module, variant, tuple(constants.items()))
+
+
+def get_parents_kernel(variant: Variant) -> Kernel:
+    """Return the kernel of a level of BLAKE3's tree (glsl/byte_hashes/blake3_parents.comp). Push
+    words: the flags, whether the parents are roots, the children of a tree, the key.
+    """
+    return _step_kernel(PARENTS, variant, ((SpecId.GRID_STRIDE, True),))
+
+
+@functools.cache
+def _step_kernel(module: str, variant: Variant, constants: Constants) -> Kernel:
     inputs = 2 if variant == "messages" else 1
     return make_pass_kernel(
-        load_spirv(f"{algorithm.module}_{variant}"),
-        f"{algorithm.name}_{variant}",
+        load_spirv(f"{module}_{variant}"),
+        f"{module}_{variant}",
         inputs,
         [np.uint32] * (inputs + 1),
-        constants=_list_constants(algorithm, variant, length, prefix_bytes, sorts=sorts),
+        constants=dict(constants),
         tuning=Tuning(per_invocation=SpecId.PER_INVOCATION),
     )
 
@@ -111,7 +181,7 @@ def call_kernel(
     algorithm: HashAlgorithm, length: int, prefix: bytes = b"", *, sorts: bool = False
 ) -> Kernel:
     """Return the kernel that hashes host arrays of uint8: elements of `count_grouped_rows` rows,
-    each with its prefix. `length` is at least 1.
+    each with its prefix. `length` is at least 1, and no message is a tree.
     """
     variant: Variant = "fixed" if algorithm.is_fixed(length) else "rows"
     rows = count_grouped_rows(length)
@@ -126,7 +196,7 @@ def call_kernel(
         count=True,
         init=None,
         constants=constants,
-        push=encode_words((length, *encode_prefix(prefix))),
+        push=encode_words(algorithm.make_push(length, prefix)),
         tuning=Tuning(per_invocation=SpecId.PER_INVOCATION),
         reference=functools.partial(_hash_elements, algorithm, length, prefix, sorts),
         name=f"{algorithm.name}_{length}",

@@ -19,6 +19,7 @@ from gpu_executor.errors import (
     ElementRangeError,
 )
 from gpu_executor.fields import Field, FieldArray
+from gpu_executor.hashes.field_hash import FieldHash
 from gpu_executor.hashes.hash_function import HashFunction
 from gpu_executor.merkle.nodes import Nodes, fetch
 
@@ -106,7 +107,7 @@ class TreeHash:
                 f"{call}: hash_leaves is {describe(hash_leaves)}; it must be True or False"
             )
         self.call, self.hash, self.format, self.arity = call, hash, FORMATS[format], int(arity)
-        self.field: Field | None = getattr(hash, "field", None)
+        self.field: Field | None = hash.field if isinstance(hash, FieldHash) else None
         """The field of the nodes; None for bytes."""
         if self.arity < 2:
             raise ArgumentValueError(f"{call}: arity is {arity}; it must be 2 or more")

@@ -102,6 +102,7 @@ void end_sum(inout SUM t, out NUMBER z) {
     [[unroll]] for (uint k = 0; k < LIMBS; ++k) {
         uint m = quotient_digit(t[k]);
         t[k + 1] += carry_of_low_limb(t[k], m, p[0]);
+        t[k] = 0;
         [[unroll]] for (uint j = 1; j < LIMBS; ++j) t[k + j] += mul_wide(m, p[j]);
         if (FOLDS_ROWS && (k + 1) % FOLD_ROWS == 0) fold_sum(t);
     }
