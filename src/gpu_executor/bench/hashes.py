@@ -103,7 +103,12 @@ BYTE_CASES = {
 
 
 def _make_poseidon2(
-    field: Field, name: str, width: int, partial_rounds: int, power: int, variant: Variant = "plonky3"
+    field: Field,
+    name: str,
+    width: int,
+    partial_rounds: int,
+    power: int,
+    variant: Variant = "plonky3",
 ) -> FieldCase:
     """Eight full rounds everywhere."""
     return FieldCase(
