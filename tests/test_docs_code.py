@@ -13,6 +13,7 @@ ASSERTIONS = {
     "executor.md": 5,
     "fields.md": 7,
     "first-steps.md": 6,
+    "hashes.md": 14,
     "index.md": 2,
     "kernels.md": 9,
     "own-kernel.md": 10,

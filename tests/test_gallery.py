@@ -140,6 +140,17 @@ def test_the_proofs_of_the_circuits_are_valid(tmp_path: Path) -> None:
         assert sum(f", {stage}: " in title for title in titles) == 2
 
 
+@pytest.mark.slow
+def test_the_trees_of_the_gallery_have_the_times_of_every_hash_function(tmp_path: Path) -> None:
+    """The program compares its roots with hashlib's, and verifies its proofs."""
+    output = tmp_path / "merkle-tree.svg"
+    shown = run_example("merkle_tree.py", "-o", str(output), "--largest", "6")
+    assert "every proof is right" in shown and shown.count(" leaves, ") == 6
+    text = output.read_text()
+    for name in ("hashlib", "SHA-256", "Keccak-256", "Poseidon2"):
+        assert name in text, name
+
+
 @pytest.mark.parametrize("program", GALLERY)
 def test_a_page_of_the_gallery_shows_a_program_and_its_picture(program: str) -> None:
     assert len((FOLDER / program).read_text().splitlines()) <= 80

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 import gpu_executor as gx
-from gpu_executor.bench import hash_bounds, hash_peers, hashes, suite
+from gpu_executor.bench import fields, hash_bounds, hash_peers, hashes, suite
 from gpu_executor.bench.hash_bounds import ChainRate, ChainSizes
 from gpu_executor.bench.hashes import ByteCase, FieldCase, HashBench, HashSizes
 from gpu_executor.bench.results import BenchmarkResult
@@ -103,7 +103,7 @@ def test_operations_are_counted_by_their_formula(found: int, wanted: int) -> Non
 
 
 def test_rates_of_chains_are_measured(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hash_bounds.fields, "measure_product_chains", lambda *_: 7.0)
+    monkeypatch.setattr(fields, "measure_product_chains", lambda *_: 7.0)
     rates = hash_bounds.measure_rates(gpu, [BABYBEAR, BN254_FR], ChainSizes(64, 8))
     assert [each.operation for each in rates] == [
         *("add_xor_rotate", "logic_rotate", "logic", "babybear", "bn254_fr")

@@ -14,6 +14,7 @@ GALLERY = {
     "polynomial_product.py": "polynomial-product.svg",
     "block_of_blobs.py": "block-of-blobs.svg",
     "circuit_proof.py": "circuit-proof.svg",
+    "merkle_tree.py": "merkle-tree.svg",
     "profile_trace.py": "profile-trace.svg",
 }
 """The programs of the gallery, and their pictures."""

@@ -110,6 +110,14 @@ def count_poseidon(width: int, full: int, partial: int, power: int) -> int:
     return count_rounds(width, full, partial, power) + matrices
 
 
+RPO = 7 * 12 * (4 + 72)
+"""Seven rounds raise twelve elements to the power 7, and to 1/7: 63 squares and 9 products."""
+MIMC7 = 91 * 4
+"""A row of one element: 91 rounds of x^7."""
+MIMC_SPONGE = 220 * 3
+"""A row of one element: 220 rounds of x^5."""
+
+
 # --- rates ---
 
 

@@ -38,6 +38,7 @@ from gpu_executor.fields import (
     FieldArray,
 )
 from gpu_executor.hashes import HashFunction
+from gpu_executor.hashes.poseidon2 import Variant
 from gpu_executor.kernels.catalogue import COPY_UNIT_BYTES, copy_kernel
 from gpu_executor.merkle import MerkleTree
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
@@ -102,7 +103,12 @@ BYTE_CASES = {
 
 
 def _make_poseidon2(
-    field: Field, name: str, width: int, partial_rounds: int, power: int, variant: str = "plonky3"
+    field: Field,
+    name: str,
+    width: int,
+    partial_rounds: int,
+    power: int,
+    variant: Variant = "plonky3",
 ) -> FieldCase:
     """Eight full rounds everywhere."""
     return FieldCase(
@@ -132,6 +138,23 @@ FIELD_CASES = {
             lambda: hashes.poseidon(BN254_FR, inputs=2),
             hash_bounds.count_poseidon(3, 8, 57, 5),
             2,
+            permutes=False,
+        ),
+        FieldCase(
+            "Poseidon Goldilocks 12",
+            GOLDILOCKS,
+            lambda: hashes.poseidon(GOLDILOCKS),
+            hash_bounds.count_rounds(12, 8, 22, 7),
+            12,
+        ),
+        FieldCase("RPO Goldilocks 12", GOLDILOCKS, hashes.rpo, hash_bounds.RPO, 12),
+        FieldCase("MiMC7 BN254", BN254_FR, hashes.mimc7, hash_bounds.MIMC7, 1, permutes=False),
+        FieldCase(
+            "MiMCSponge BN254",
+            BN254_FR,
+            hashes.mimc_sponge,
+            hash_bounds.MIMC_SPONGE,
+            1,
             permutes=False,
         ),
     )

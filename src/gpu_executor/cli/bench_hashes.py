@@ -33,10 +33,10 @@ RATES_LEGEND = (
 )
 ROWS_LEGEND = (
     "Rows and digests are in device memory. bound: the smaller of what the counted operations and "
-    "what reading rows and writing digests allow; share: of that bound. Products by small constants "
-    "and sums in a field are not counted. others: hashlib, blake3 and pycryptodome, on all cores, "
-    "each core in a process of its own; one large message by all threads of blake3. A sample of "
-    "every result was compared with the host's.\n"
+    "what reading rows and writing digests allow; share: of that bound. Products by small "
+    "constants and sums in a field are not counted. others: hashlib, blake3 and pycryptodome, on "
+    "all cores, each core in a process of its own; one large message by all threads of blake3. A "
+    "sample of every result was compared with the host's.\n"
 )
 TRANSFERS_LEGEND = (
     "From rows to digests in NumPy memory. bus: what the upload of the rows or the download of the "

@@ -55,4 +55,8 @@
 #define ID_CIRCULANT 145
 #define ID_FEISTEL 146
 #define ID_ROUNDS 147
+#define ID_DEGREE 170
+#define ID_VALUES_DEGREE 171
+#define ID_LOG_ARITY 172
+#define ID_MIX 173
 #endif
