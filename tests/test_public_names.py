@@ -20,6 +20,7 @@ NAMES = [
     "GpuError",
     "GpuExecutor",
     "Kernel",
+    "MerkleTree",
     "NoDeviceError",
     "OutOfMemoryError",
     "PersistentVulkanBackend",
@@ -37,12 +38,13 @@ NAMES = [
     "fields",
     "graph",
     "groth16",
+    "hashes",
     "kernels",
     "kzg",
     "open_backend",
     "ops",
 ]
-MAX_NAMES = 32
+MAX_NAMES = 34
 EXECUTOR_NAMES = [
     *(
         "array_device",

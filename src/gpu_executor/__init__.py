@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gpu_executor.version import __version__
 
 if TYPE_CHECKING:
-    from gpu_executor import cluster, curves, errors, fields, groth16, kernels, kzg, ops
+    from gpu_executor import cluster, curves, errors, fields, groth16, hashes, kernels, kzg, ops
     from gpu_executor.arrays.device_array import DeviceArray
     from gpu_executor.backend import open_backend
     from gpu_executor.cpu.backend import CpuBackend
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gpu_executor.fields import ExtensionField, Field
     from gpu_executor.graphs import graph
     from gpu_executor.kernel import Kernel, Reference, Tuning
+    from gpu_executor.merkle import MerkleTree
     from gpu_executor.plan import Plan
     from gpu_executor.settings import Settings
     from gpu_executor.vulkan.instance import find_devices as devices
@@ -45,6 +46,7 @@ __all__ = [
     "GpuError",
     "GpuExecutor",
     "Kernel",
+    "MerkleTree",
     "NoDeviceError",
     "OutOfMemoryError",
     "PersistentVulkanBackend",
@@ -62,6 +64,7 @@ __all__ = [
     "fields",
     "graph",
     "groth16",
+    "hashes",
     "kernels",
     "kzg",
     "open_backend",
@@ -80,6 +83,7 @@ _DEFINED_IN = {
     "GpuError": "gpu_executor.errors:GpuError",
     "GpuExecutor": "gpu_executor.executor:GpuExecutor",
     "Kernel": "gpu_executor.kernel:Kernel",
+    "MerkleTree": "gpu_executor.merkle:MerkleTree",
     "NoDeviceError": "gpu_executor.errors:NoDeviceError",
     "OutOfMemoryError": "gpu_executor.errors:OutOfMemoryError",
     "PersistentVulkanBackend": "gpu_executor.vulkan.persistent:PersistentVulkanBackend",
