@@ -168,6 +168,6 @@ def test_keyed_objects() -> None:
     with pytest.raises(ArgumentValueError, match="key has 31 bytes"):
         BLAKE3.keyed(KEY[1:])
     with pytest.raises(ArgumentTypeError, match="key is a str"):
-        BLAKE3.keyed("k" * 32)  # type: ignore[arg-type]
+        BLAKE3.keyed("k" * 32)
     with pytest.raises(ArgumentTypeError, match="context is a bytes"):
-        BLAKE3.derive_key(b"context")  # type: ignore[arg-type]
+        BLAKE3.derive_key(b"context")

@@ -9,7 +9,7 @@ import pytest
 
 from gpu_executor.hashes import BLAKE3, KECCAK256, SHA256
 from tests.conftest import OpenWebGpu
-from tests.hashes.test_byte_hash import ORACLES, draw_bytes, expect
+from tests.support.byte_hash_oracles import ORACLES, draw_bytes, expect
 from tests.support.swiftshader import open_swiftshader
 
 

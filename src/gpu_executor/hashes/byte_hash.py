@@ -261,9 +261,11 @@ def _check_message(where: str, number: int, message: Any) -> Any:
     if isinstance(message, bytes):
         return message
     if isinstance(message, bytearray | memoryview):
-        return memoryview(_view_bytes(where, name, message))
+        viewed: Any = _view_bytes(where, name, message)
+        return memoryview(viewed)
     if isinstance(message, np.ndarray) and message.dtype == np.uint8 and message.ndim == 1:
-        return memoryview(np.ascontiguousarray(message))
+        contiguous: Any = np.ascontiguousarray(message)
+        return memoryview(contiguous)
     described = type(message).__name__
     if isinstance(message, np.ndarray | DeviceArray):
         described += f" of {message.dtype} and shape {message.shape}"

@@ -21,10 +21,9 @@ HashRows = Callable[[Rows], Rows]
 
 def hash_rows_by(digest: Callable[[Any], bytes], size: int, rows: Rows) -> Rows:
     """The digests of rows by a function of one message, which returns `size` bytes."""
-    data, length = (
-        memoryview(np.ascontiguousarray(rows)).cast("B") if rows.size else b"",
-        rows.shape[1],
-    )
+    length = rows.shape[1]
+    data: Any = rows.reshape(-1)
+    data = memoryview(data)
     found = b"".join([digest(data[at : at + length]) for at in range(0, rows.size, length or 1)])
     if not length:
         found = digest(b"") * len(rows)

@@ -24,6 +24,7 @@ from gpu_executor.kernels.byte_hashes import (
     WORD_BYTES,
     Blake3Mode,
     HashAlgorithm,
+    Variant,
     get_parents_kernel,
     get_step_kernel,
 )
@@ -62,7 +63,7 @@ def _hash_rows_by_steps(
     if algorithm.is_tree(len(prefix) + length):
         return hash_trees(device, algorithm, rows, prefix)
     digests = device.empty((len(rows), algorithm.digest_size), BYTE)
-    variant = "fixed" if algorithm.is_fixed(length) else "rows"
+    variant: Variant = "fixed" if algorithm.is_fixed(length) else "rows"
     kernel = get_step_kernel(
         algorithm, variant, length=length, prefix_bytes=len(prefix), sorts=sorts
     )
