@@ -12,6 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+from gpu_executor.errors import KernelError
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.families import (
     LIMB_FORM_BITS,
@@ -28,6 +29,8 @@ from gpu_executor.primes.prime import LimbLayout, choose_limb_layout
 MIN_SLACK = 40
 """The least M / p: sums are below 34p (glsl/field_hashes/wide_mix.glsl), and factors of a product
 below 3p."""
+MIN_TOP_BITS = 16
+"""The least bits of p in the topmost limb, of whose quotient Poseidon2 reduces sums."""
 WIDE_FAMILIES = ("wide", "f64_limbs")
 
 
@@ -49,6 +52,8 @@ def hash_kernel(
     kind = module_family(prime, module, f64_limbs=f64_limbs)
     interface = load_interface(f"{kind}_{module}")
     limbs = hash_limbs(prime, width, kind)
+    if module == "poseidon2":
+        _check_top_limb(prime, limbs)
     present = {constant.spec_id for constant in interface.constants}
     known = {
         **family_constants(prime, kind, interface, limbs),
@@ -82,6 +87,12 @@ def hash_limbs(prime: Prime, width: int, kind: str) -> LimbLayout | None:
     if kind == "f64_limbs":
         return LimbLayout.covering(prime.words, F64_LIMB_BITS, spare)
     return choose_limb_layout(prime.words, spare)
+
+
+def _check_top_limb(prime: Prime, limbs: LimbLayout | None) -> None:
+    """Refuse a prime whose topmost limb is too small for glsl/field_hashes/wide_mix.glsl."""
+    if limbs is not None and prime.bits - limbs.bits * (limbs.count - 1) < MIN_TOP_BITS:
+        raise KernelError(f"{prime.name}: the kernel of Poseidon2 has no limbs for this prime")
 
 
 def encode_numbers(
