@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
+from gpu_executor.device_info import DeviceInfo
 from gpu_executor.fields import (
     BABYBEAR,
     BN254_FR,
@@ -27,6 +29,7 @@ from gpu_executor.kernels import field_hashes as field_hash_kernels
 from gpu_executor.ops import field_hashes as field_hash_ops
 from tests.support.f64_emulation import compile_emulated
 from tests.support.hash_packages import Request, hash_with_node
+from tests.support.narrow_devices import open_described_gpu
 from tests.support.swiftshader import open_swiftshader
 
 VECTORS = json.loads(
@@ -257,6 +260,17 @@ def test_rows_of_the_host_are_hashed_in_chunks(
     monkeypatch.setattr(field_hash, "CHUNK_BYTES", 7 * 9 * 4)
     assert_equal(hashed.hash(rows, device=gpu), expected)
     assert_equal(hashed.compress(expected, device=gpu), hashed.compress(expected))
+
+
+def test_arrays_larger_than_a_binding_are_hashed() -> None:
+    hashed, rows = poseidon2(BABYBEAR), BABYBEAR.random((300, 10), 1)
+
+    def describe(info: DeviceInfo) -> DeviceInfo:
+        limits = dataclasses.replace(info.limits, max_storage_buffer_range=5000)
+        return dataclasses.replace(info, limits=limits)
+
+    with open_described_gpu(describe) as device:
+        assert_equal(hashed.hash(device.to_device(rows)), hashed.hash(rows))
 
 
 @pytest.mark.slow

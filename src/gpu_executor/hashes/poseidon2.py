@@ -19,6 +19,7 @@ from gpu_executor.hashes.field_hash import FieldHash
 from gpu_executor.hashes.grain import Grain
 from gpu_executor.hashes.permutation import Permutation, raise_column
 from gpu_executor.hashes.sponge import make_noir_sponge, make_padding_free_sponge
+from gpu_executor.kernels.field_hashes import diagonal_constants
 from gpu_executor.kernels.modules import SpecId
 from gpu_executor.ops.field_hashes import Column
 
@@ -156,13 +157,14 @@ class Poseidon2Permutation(Permutation):
         self._partial = tuple(constants[first : first + self.partial_rounds])
         self._full = (*constants[:first], *constants[first + self.partial_rounds :])
 
-    @property
-    def parameters(self) -> tuple[tuple[SpecId, int], ...]:
+    @functools.cached_property
+    def parameters(self) -> tuple[tuple[SpecId | int, int], ...]:
         return (
             (SpecId.FULL_ROUNDS, self.full_rounds),
             (SpecId.PARTIAL_ROUNDS, self.partial_rounds),
             (SpecId.EXPONENT, self.exponent),
             (SpecId.CIRCULANT, self.circulant),
+            *diagonal_constants(self.prime, self.diagonal),
         )
 
     def list_constants(self) -> Sequence[int]:

@@ -7,11 +7,12 @@ and the constants of the permutation; the output has the digests.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from gpu_executor.errors import KernelError
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.families import (
     LIMB_FORM_BITS,
@@ -28,6 +29,8 @@ from gpu_executor.primes.prime import LimbLayout, choose_limb_layout
 MIN_SLACK = 40
 """The least M / p: sums are below 34p (glsl/field_hashes/wide_mix.glsl), and factors of a product
 below 3p."""
+MIN_TOP_BITS = 16
+"""The least bits of p in the topmost limb, of whose quotient Poseidon2 reduces sums."""
 WIDE_FAMILIES = ("wide", "f64_limbs")
 
 
@@ -36,7 +39,7 @@ def hash_kernel(
     prime: Prime,
     module: str,
     width: int,
-    parameters: tuple[tuple[SpecId, int], ...],
+    parameters: tuple[tuple[SpecId | int, int], ...],
     *,
     unrolled: bool,
     f64_limbs: bool,
@@ -49,6 +52,8 @@ def hash_kernel(
     kind = module_family(prime, module, f64_limbs=f64_limbs)
     interface = load_interface(f"{kind}_{module}")
     limbs = hash_limbs(prime, width, kind)
+    if module == "poseidon2":
+        _check_top_limb(prime, limbs)
     present = {constant.spec_id for constant in interface.constants}
     known = {
         **family_constants(prime, kind, interface, limbs),
@@ -84,6 +89,12 @@ def hash_limbs(prime: Prime, width: int, kind: str) -> LimbLayout | None:
     return choose_limb_layout(prime.words, spare)
 
 
+def _check_top_limb(prime: Prime, limbs: LimbLayout | None) -> None:
+    """Refuse a prime whose topmost limb is too small for glsl/field_hashes/wide_mix.glsl."""
+    if limbs is not None and prime.bits - limbs.bits * (limbs.count - 1) < MIN_TOP_BITS:
+        raise KernelError(f"{prime.name}: the kernel of Poseidon2 has no limbs for this prime")
+
+
 def encode_numbers(
     prime: Prime, width: int, values: Iterable[int], *, f64_limbs: bool, module: str
 ) -> npt.NDArray[np.unsignedinteger]:
@@ -115,3 +126,43 @@ def encode_initial(
 def is_wide(prime: Prime) -> bool:
     """Return whether the elements of a prime are several words."""
     return family(prime) == "wide"
+
+
+# --- diagonals of Poseidon2 (glsl/field_hashes/scalar_mix.glsl) ---
+
+MAX_CODES = 24
+MAX_MULTIPLE = 4
+WEIGHT = 1024
+_MULTIPLE, _QUOTIENT, _SHIFT_LEFT, _NEGATIVE = 1 << 8, 2 << 8, 3 << 8, 1 << 15
+
+
+def diagonal_constants(prime: Prime, diagonal: Sequence[int]) -> tuple[tuple[SpecId | int, int], ...]:
+    """Return the specialization constants by which a kernel multiplies by a diagonal without
+    products, where its numbers are small multiples, or divided or multiplied by powers of two."""
+    kind, modulus = family(prime), prime.modulus
+    if kind in WIDE_FAMILIES or len(diagonal) > MAX_CODES:
+        return ()
+    codes = [_encode_factor(kind, modulus, factor) for factor in diagonal]
+    found: dict[SpecId | int, int] = dict(enumerate(codes, SpecId.DIAGONAL))
+    if kind == "monty31":
+        found[SpecId.TWO_ADICITY] = prime.two_adicity
+        found[SpecId.ODD_PART] = (modulus - 1) >> prime.two_adicity
+        found[SpecId.SUM_LIMIT] = min(WEIGHT * prime.r // prime.r_mod_p, (1 << 32) - 1)
+    return tuple(found.items())
+
+
+def _encode_factor(kind: str, modulus: int, factor: int) -> int:
+    """Return the code of a number of a diagonal; 0 for a product."""
+    for sign, value in ((0, factor), (_NEGATIVE, -factor % modulus)):
+        if 1 <= value <= MAX_MULTIPLE:
+            return sign | _MULTIPLE | value
+        if kind == "mersenne31":
+            shift = value.bit_length() - 1
+            if value == 1 << shift:
+                return sign | _SHIFT_LEFT | shift
+            continue
+        two_adicity = ((modulus - 1) & (1 - modulus)).bit_length() - 1
+        for shift in range(1, two_adicity + 1):
+            if (value << shift) % modulus == 1:
+                return sign | _QUOTIENT | shift
+    return 0

@@ -123,10 +123,15 @@ class SpecId(IntEnum):
     CIRCULANT = 145
     FEISTEL = 146
     ROUNDS = 147
+    ODD_PART = 148
+    TWO_ADICITY = 149
+    SUM_LIMIT = 150
     DEGREE = 170
     VALUES_DEGREE = 171
     LOG_ARITY = 172
     MIX = 173
+    DIAGONAL = 180
+    """The first of 24 words."""
 
 
 F64_LIMB_BITS = 52

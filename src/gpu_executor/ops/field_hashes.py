@@ -147,18 +147,20 @@ def _absorb_by_steps(
         ("constants of a permutation", permutation, kind),
         lambda: device.put(encode_numbers(prime, width, permutation.list_constants(), **options)),
     )
-    arrays = rows, initial, constants, digests
+    # Rows that one binding cannot hold are hashed in parts.
+    row_bytes = prime.element_bytes * max(absorption.length, outputs)
+    most = max(device.info.limits.max_storage_buffer_range // row_bytes, 1)
     device.submit(
         [
             Dispatch(
                 kernel,
-                arrays,
-                count,
+                (rows[part], initial, constants, digests[part]),
+                rows[part].shape[0],
                 absorption.push_words,
                 grid_stride=True,
                 overwrites=True,
-                elementwise=1,
             )
+            for part in elementwise.split_axes((count,), most)
         ]
     )
     return digests

@@ -55,8 +55,12 @@
 #define ID_CIRCULANT 145
 #define ID_FEISTEL 146
 #define ID_ROUNDS 147
+#define ID_ODD_PART 148
+#define ID_TWO_ADICITY 149
+#define ID_SUM_LIMIT 150
 #define ID_DEGREE 170
 #define ID_VALUES_DEGREE 171
 #define ID_LOG_ARITY 172
 #define ID_MIX 173
+#define ID_DIAGONAL 180
 #endif

@@ -8,6 +8,7 @@
 #extension GL_GOOGLE_include_directive : require
 #include "sponge_push.glsl"
 #include "../element.glsl"
+#include "../spec_words.glsl"
 #include "state.glsl"
 
 layout(constant_id = ID_FULL_ROUNDS) const uint FULL_ROUNDS = 8;
@@ -41,7 +42,8 @@ void power_lane(uint lane) {
 #include "scalar_mix.glsl"
 #endif
 
-// Round 0 is the external matrix alone.
+#ifdef FAMILY_WIDE
+// One loop, so that there is less code to compile. Round 0 is the external matrix alone.
 void permute() {
     for (uint r = 0; r <= FULL_ROUNDS + PARTIAL_ROUNDS; ++r) {
         is_full = r <= HALF || r > HALF + PARTIAL_ROUNDS;
@@ -51,5 +53,28 @@ void permute() {
         mix();
     }
 }
+#else
+// Both halves of the full rounds have the same code. The external matrix precedes the first round.
+void permute() {
+    for (uint part = 0; part < 2; ++part) {
+        is_full = true;
+        for (uint r = part; r <= HALF; ++r) {
+            if (part + r > 0) {
+                round_constants = (part * HALF + r - 1) * WIDTH;
+                EACH_LANE(power_lane, WIDTH)
+            }
+            mix_externally();
+        }
+        if (part > 0) break;
+        is_full = false;
+        for (uint r = 0; r < PARTIAL_ROUNDS; ++r) {
+            round_constants = PARTIAL_CONSTANTS + r;
+            power_lane(0);
+            mix_internally();
+        }
+        reduce_lanes();
+    }
+}
+#endif
 
 #include "sponge.glsl"

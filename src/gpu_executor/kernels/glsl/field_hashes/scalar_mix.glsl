@@ -2,11 +2,13 @@
 
 ELEMENT total, total1, total2, total3;
 
-void add_to_total(uint lane) {
-    NUMBER x;
-    get_state(lane, x);
-    n_add(total, x, total);
+// total + x, and x if it is the first term.
+void add_term_to(uint i, ELEMENT x, inout ELEMENT total) {
+    if (i == 0) total = x;
+    else f_add(total, x, total);
 }
+
+void add_to_total(uint lane) { add_term_to(lane, state[lane], total); }
 
 void n_double(NUMBER x, out NUMBER z) { f_add(x, x, z); }
 
@@ -51,10 +53,10 @@ void mix_block(uint i) {
     put_state(4 * i + 1, b);
     put_state(4 * i + 2, c);
     put_state(4 * i + 3, d);
-    n_add(total, a, total);
-    n_add(total1, b, total1);
-    n_add(total2, c, total2);
-    n_add(total3, d, total3);
+    add_term_to(i, a, total);
+    add_term_to(i, b, total1);
+    add_term_to(i, c, total2);
+    add_term_to(i, d, total3);
 }
 
 void add_totals(uint i) {
@@ -81,11 +83,7 @@ void add_total(uint lane) {
 }
 
 void mix_externally() {
-    n_zero(total);
     if (HAS_BLOCKS) {
-        n_zero(total1);
-        n_zero(total2);
-        n_zero(total3);
         EACH_LANE(mix_block, BLOCKS)
         if (BLOCKS > 1) { EACH_LANE(add_totals, BLOCKS) }
     } else {
@@ -94,26 +92,77 @@ void mix_externally() {
     }
 }
 
+// --- the internal matrix: ones, and another diagonal ---
+
+// How a number of the diagonal is multiplied: by the constant, or as its code says, without a product.
+SPEC_WORDS(ID_DIAGONAL, DIAGONAL_CODE)
+const uint AMOUNT_MASK = 255, MULTIPLE = 1 << 8, QUOTIENT = 2 << 8, SHIFT_LEFT = 3 << 8;
+const uint KIND_MASK = 3 << 8, NEGATIVE = 1 << 15;
+
+uint get_code(uint lane) {
+    const uint codes[24] = SPEC_WORD_ARRAY(DIAGONAL_CODE);
+    return lane < 24 ? codes[lane] : 0;
+}
+
+// `factor` times x, for a factor from 1 to 4.
+void multiply_small(ELEMENT x, uint factor, out ELEMENT z) {
+    z = x;
+    if (factor > 1) f_add(z, z, z);
+    if (factor == 3) f_add(z, x, z);
+    if (factor == 4) f_add(z, z, z);
+}
+
+#ifdef FAMILY_MONTY31
+#include "monty31_mix.glsl"
+#else
+// The sum of all numbers but the first.
+void sum_rest(out ELEMENT rest) {
+    [[unroll]] for (uint lane = 1; lane < WIDTH; ++lane) add_term_to(lane - 1, state[lane], rest);
+}
+
+bool is_lazy(uint lane) { return false; }
+void reduce_lanes() {}
+
+// total + x / 2^k, or total - x / 2^k. In the family MERSENNE31, x / 2^k is x * 2^(31 - k).
+void add_quotient(ELEMENT x, uint k, bool is_negative, bool lazy, out ELEMENT z) {
+    z = x;
+#ifdef FAMILY_GOLDILOCKS
+    // 2^-k = -(2^32 - 1) * 2^(32 - k)
+    uint64_t low = x & ((uint64_t(1) << k) - 1);
+    f_sub(x >> k, ((low << 32) - low) << (32 - k), z);
+#endif
+    if (is_negative) f_sub(total, z, z);
+    else f_add(total, z, z);
+}
+#endif
+
 void scale_lane(uint lane) {
-    NUMBER x, factor;
-    get_state(lane, x);
-    if (HAS_BLOCKS) {
-        load_constant(DIAGONAL + lane, factor);
-        n_mul(x, factor, x);
-    } else if (lane + 1 == WIDTH) {
-        n_double(x, x);
+    ELEMENT x = state[lane], factor;
+    uint code = get_code(lane), kind = code & KIND_MASK, amount = code & AMOUNT_MASK;
+    bool is_negative = (code & NEGATIVE) != 0;
+    if (kind == QUOTIENT) {
+        add_quotient(x, amount, is_negative, is_lazy(lane), state[lane]);
+        return;
     }
-    n_add(x, total, x);
-    put_state(lane, x);
+    if (kind == MULTIPLE) {
+        multiply_small(x, amount, x);
+    } else if (kind == SHIFT_LEFT) {
+#ifdef FAMILY_MERSENNE31
+        x = (x << amount & P) | (x >> (31 - amount));
+#endif
+    } else {
+        load_constant(DIAGONAL + lane, factor);
+        f_mul(x, factor, x);
+    }
+    if (is_negative) f_sub(total, x, state[lane]);
+    else f_add(total, x, state[lane]);
 }
 
 void mix_internally() {
-    n_zero(total);
-    EACH_LANE(add_to_total, WIDTH)
+    ELEMENT rest, first = state[0];
+    sum_rest(rest);
+    f_add(rest, first, total);
     EACH_LANE(scale_lane, WIDTH)
-}
-
-void mix() {
-    if (is_full) mix_externally();
-    else mix_internally();
+    // total - 2 x is shorter in this form.
+    if (get_code(0) == (NEGATIVE | MULTIPLE | 2)) f_sub(rest, first, state[0]);
 }

@@ -36,6 +36,9 @@ layout(constant_id = ID_UNROLLED) const bool UNROLLED = true;
 #include "scalar_state.glsl"
 #endif
 
+#ifdef FAMILY_MONTY31
+#include "monty31_products.glsl"
+#else
 // Left-to-right square and multiply: 2 products for x^3, 3 for x^5, 4 for x^7.
 void n_power(NUMBER x, out NUMBER z) {
     n_copy(x, z);
@@ -56,3 +59,4 @@ void n_power(NUMBER x, out NUMBER z) {
         }
     }
 }
+#endif

@@ -2,9 +2,8 @@
 // numbers times small weights, which are reduced once.
 
 // The weights are 16 in all at most, so a sum is below 34p with the product that an internal matrix
-// adds. A quotient of the topmost limbs is that of the sum by p, or one less: `hash_kernel` in
-// kernels/field_hashes.py requires TOP_BITS bits of p there.
-const uint TOP_BITS = 16;
+// adds. The quotient of the topmost limbs is that of the sum by p, or one less, where p has at least 16
+// bits there, 22 of BN254: `hash_kernel` in kernels/field_hashes.py checks it.
 const uint TOP_SHIFT = LIMB_BITS > 32 ? LIMB_BITS - 28 : 0;
 
 void reduce_weighted(uint64_t t[LIMBS], out NUMBER z) {

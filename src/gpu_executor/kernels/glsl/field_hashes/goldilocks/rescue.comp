@@ -25,8 +25,8 @@ uint64_t square_and_multiply(uint64_t x, uint squares, uint64_t tail) {
     return x;
 }
 
-// x^(1/7): the exponent is 0x92492491b6db6db7, binary 100 repeated ten times, 1, and 10 times 101 or
-// the like. 72 products.
+// x^(1/7): the exponent is 0x92492491b6db6db7. e10 has the exponent of ten times the bits 100, and t
+// that of e10, a bit 0 and e10 again. 72 products.
 void take_seventh_root(inout uint64_t x) {
     uint64_t x2, x4, e2, e4, e8, e10, t, u;
     f_square(x, x2);
