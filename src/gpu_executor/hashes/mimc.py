@@ -73,7 +73,7 @@ class Mimc7Step(Permutation):
         self._constants = make_constants(MIMC7_SEED, MIMC7_ROUNDS)
 
     @property
-    def parameters(self) -> tuple[tuple[SpecId, int], ...]:
+    def parameters(self) -> tuple[tuple[int, int], ...]:
         return (
             (SpecId.ROUNDS, MIMC7_ROUNDS),
             (SpecId.EXPONENT, MIMC7_EXPONENT),
@@ -105,7 +105,7 @@ class MimcFeistel(Permutation):
         self._constants = [(each + key) % BN254_FR.modulus for each in constants]
 
     @property
-    def parameters(self) -> tuple[tuple[SpecId, int], ...]:
+    def parameters(self) -> tuple[tuple[int, int], ...]:
         return (
             (SpecId.ROUNDS, SPONGE_ROUNDS),
             (SpecId.EXPONENT, SPONGE_EXPONENT),

@@ -46,7 +46,7 @@ class Permutation(ABC):
 
     @property
     @abstractmethod
-    def parameters(self) -> tuple[tuple[SpecId, int], ...]:
+    def parameters(self) -> tuple[tuple[int, int], ...]:
         """The specialization constants of the kernel."""
 
     @abstractmethod

@@ -87,7 +87,7 @@ class PoseidonPermutation(Permutation):
         self._partial = list(zip(scalars, sparse, strict=True))
 
     @property
-    def parameters(self) -> tuple[tuple[SpecId, int], ...]:
+    def parameters(self) -> tuple[tuple[int, int], ...]:
         return (
             (SpecId.FULL_ROUNDS, self.full_rounds),
             (SpecId.PARTIAL_ROUNDS, self.partial_rounds),

@@ -158,7 +158,7 @@ class Poseidon2Permutation(Permutation):
         self._full = (*constants[:first], *constants[first + self.partial_rounds :])
 
     @functools.cached_property
-    def parameters(self) -> tuple[tuple[SpecId | int, int], ...]:
+    def parameters(self) -> tuple[tuple[int, int], ...]:
         return (
             (SpecId.FULL_ROUNDS, self.full_rounds),
             (SpecId.PARTIAL_ROUNDS, self.partial_rounds),

@@ -44,7 +44,7 @@ class RescuePermutation(Permutation):
         self._root = pow(EXPONENT, -1, GOLDILOCKS.modulus - 1)
 
     @property
-    def parameters(self) -> tuple[tuple[SpecId, int], ...]:
+    def parameters(self) -> tuple[tuple[int, int], ...]:
         return (SpecId.ROUNDS, ROUNDS), (SpecId.EXPONENT, EXPONENT)
 
     def list_constants(self) -> Sequence[int]:

@@ -39,7 +39,7 @@ def hash_kernel(
     prime: Prime,
     module: str,
     width: int,
-    parameters: tuple[tuple[SpecId | int, int], ...],
+    parameters: tuple[tuple[int, int], ...],
     *,
     unrolled: bool,
     f64_limbs: bool,
@@ -136,14 +136,14 @@ WEIGHT = 1024
 _MULTIPLE, _QUOTIENT, _SHIFT_LEFT, _NEGATIVE = 1 << 8, 2 << 8, 3 << 8, 1 << 15
 
 
-def diagonal_constants(prime: Prime, diagonal: Sequence[int]) -> tuple[tuple[SpecId | int, int], ...]:
+def diagonal_constants(prime: Prime, diagonal: Sequence[int]) -> tuple[tuple[int, int], ...]:
     """Return the specialization constants by which a kernel multiplies by a diagonal without
     products, where its numbers are small multiples, or divided or multiplied by powers of two."""
     kind, modulus = family(prime), prime.modulus
     if kind in WIDE_FAMILIES or len(diagonal) > MAX_CODES:
         return ()
     codes = [_encode_factor(kind, modulus, factor) for factor in diagonal]
-    found: dict[SpecId | int, int] = dict(enumerate(codes, SpecId.DIAGONAL))
+    found: dict[int, int] = dict(enumerate(codes, SpecId.DIAGONAL))
     if kind == "monty31":
         found[SpecId.TWO_ADICITY] = prime.two_adicity
         found[SpecId.ODD_PART] = (modulus - 1) >> prime.two_adicity

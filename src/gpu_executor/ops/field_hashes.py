@@ -16,7 +16,7 @@ import numpy.typing as npt
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.calls.dispatch import ArrayDevice, Dispatch
 from gpu_executor.common.lean_dataclass import dataclass
-from gpu_executor.kernels.families import module_family
+from gpu_executor.kernels.families import PACKED_ELEMENTS, module_family
 from gpu_executor.kernels.field_hashes import (
     encode_initial,
     encode_numbers,
@@ -25,13 +25,15 @@ from gpu_executor.kernels.field_hashes import (
 )
 from gpu_executor.kernels.modules import SpecId
 from gpu_executor.ops import elementwise
-from gpu_executor.ops.elementwise import ElementData, Words, with_f64_limbs
+from gpu_executor.ops.elementwise import ElementData, Words, can_pack, with_f64_limbs
 from gpu_executor.ops.operation import operation
 from gpu_executor.primes import Form, Prime, encoding, words
 
 Column = npt.NDArray[Any]
 """The elements at one index of all states: uint64 if products fit, else Python integers."""
 
+VECTORS = 128
+"""The bit of the mode that lets an invocation load 16 bytes at once."""
 MAX_COLUMN_BITS = 31
 """Bits of the largest modulus whose columns are uint64."""
 MAX_UNROLLED_WIDTH = 6
@@ -65,7 +67,7 @@ class HashPermutation(Protocol):
         """The name of its kernel, in glsl/field_hashes/."""
 
     @property
-    def parameters(self) -> tuple[tuple[SpecId, int], ...]:
+    def parameters(self) -> tuple[tuple[int, int], ...]:
         """The specialization constants of the kernel."""
 
     def list_constants(self) -> Sequence[int]:
@@ -97,10 +99,15 @@ class Absorption:
         """All permutations: the last ones yield further elements of the digest."""
         return self.blocks + (self.outputs - 1) // self.squeezed
 
-    @property
-    def push_words(self) -> tuple[int, ...]:
-        """The push words of the kernel."""
-        layout = self.first | self.mode << 8 | self.output_first << 16 | self.squeezed << 24
+    def push_words(self, vector: int) -> tuple[int, ...]:
+        """The push words of the kernel. An invocation loads and stores `vector` elements at once if
+        all lengths are multiples of it."""
+        lengths = self.length, self.rate, self.first, self.output_first, self.outputs
+        packs = vector > 1 and self.mode != Mode.ADD and not any(each % vector for each in lengths)
+        # Numbers behind the end of a row remain in the state.
+        packs &= self.blocks * self.rate == self.length or self.mode == Mode.KEEP
+        mode = self.mode | VECTORS * (packs and self.outputs <= self.squeezed)
+        layout = self.first | mode << 8 | self.output_first << 16 | self.squeezed << 24
         return self.length, self.rate, layout, self.blocks, self.outputs
 
 
@@ -147,6 +154,8 @@ def _absorb_by_steps(
         ("constants of a permutation", permutation, kind),
         lambda: device.put(encode_numbers(prime, width, permutation.list_constants(), **options)),
     )
+    vector = PACKED_ELEMENTS.get(kind, 1) if can_pack([rows, digests]) else 1
+    push_words = absorption.push_words(vector)
     # Rows that one binding cannot hold are hashed in parts.
     row_bytes = prime.element_bytes * max(absorption.length, outputs)
     most = max(device.info.limits.max_storage_buffer_range // row_bytes, 1)
@@ -156,7 +165,7 @@ def _absorb_by_steps(
                 kernel,
                 (rows[part], initial, constants, digests[part]),
                 rows[part].shape[0],
-                absorption.push_words,
+                push_words,
                 grid_stride=True,
                 overwrites=True,
             )

@@ -7,6 +7,7 @@
 layout(push_constant) uniform Push { uint count; KERNEL_PUSH };
 
 #define SCALAR uint64_t
+#define SCALARS_PER_VECTOR 2
 #define VECTOR u64vec2
 #include "scalar.glsl"
 

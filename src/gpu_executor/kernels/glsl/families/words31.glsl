@@ -2,6 +2,7 @@
 // Define the modulus P before including this file.
 
 #define SCALAR uint
+#define SCALARS_PER_VECTOR 4
 #define VECTOR uvec4
 #include "scalar.glsl"
 

@@ -13,6 +13,7 @@
 // has conditions in the place of indices.
 
 const uint KEEP = 0, CLEAR = 1, ADD = 2;
+const uint MODE_MASK = 15, VECTORS = 128;
 
 ELEMENTS_IN(0, row)
 CONSTANTS_IN(1, initial)
@@ -39,7 +40,7 @@ void to_number(ELEMENT element, out NUMBER z) {
 
 void absorb_lane(uint lane) {
     uint place = lane - (sponge_layout & 255), at = sponge_block * rate + place;
-    uint mode = sponge_layout >> 8 & 255;
+    uint mode = sponge_layout >> 8 & MODE_MASK;
     if (place >= rate) return;
     NUMBER x;
     if (at < row_length) {
@@ -69,14 +70,53 @@ void squeeze_lane(uint lane) {
     store_digest(sponge_row * outputs + at, element);
 }
 
+#ifndef FAMILY_WIDE
+// With VECTORS, all indices and lengths are multiples of the elements in a vector of 16 bytes, and elements
+// replace numbers of the state.
+layout(set = 0, binding = 0, std430) readonly buffer RowVectors { VECTOR row_vectors[]; };
+layout(set = 0, binding = 3, std430) writeonly buffer DigestVectors { VECTOR digest_vectors[]; };
+const uint PER_VECTOR = SCALARS_PER_VECTOR;
+
+void absorb_vectors() {
+    [[unroll]] for (uint lane = 0; lane + PER_VECTOR <= WIDTH; lane += PER_VECTOR) {
+        uint place = lane - (sponge_layout & 255), at = sponge_block * rate + place;
+        if (place < rate && at < row_length) {
+            VECTOR elements = row_vectors[(sponge_row * row_length + at) / PER_VECTOR];
+            [[unroll]] for (uint k = 0; k < PER_VECTOR; ++k) state[lane + k] = elements[k];
+        }
+    }
+}
+
+void squeeze_vectors() {
+    [[unroll]] for (uint lane = 0; lane + PER_VECTOR <= WIDTH; lane += PER_VECTOR) {
+        uint place = lane - (sponge_layout >> 16 & 255);
+        if (place < outputs) {
+            VECTOR elements;
+            [[unroll]] for (uint k = 0; k < PER_VECTOR; ++k) elements[k] = state[lane + k];
+            digest_vectors[(sponge_row * outputs + place) / PER_VECTOR] = elements;
+        }
+    }
+}
+#endif
+
 void main() {
     EACH_ELEMENT(t) {
         sponge_row = t;
         EACH_LANE(begin_lane, WIDTH)
         uint permutations = blocks + (outputs - 1) / (sponge_layout >> 24);
         for (sponge_block = 0; sponge_block < permutations; ++sponge_block) {
+#ifndef FAMILY_WIDE
+            if ((sponge_layout >> 8 & VECTORS) != 0) {
+                absorb_vectors();
+            } else
+#endif
             if (sponge_block < blocks) { EACH_LANE(absorb_lane, WIDTH) }
             permute();
+#ifndef FAMILY_WIDE
+            if ((sponge_layout >> 8 & VECTORS) != 0) {
+                if (sponge_block + 1 == blocks) squeeze_vectors();
+            } else
+#endif
             if (sponge_block + 1 >= blocks) { EACH_LANE(squeeze_lane, WIDTH) }
         }
     }
