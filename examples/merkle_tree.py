@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gpu_executor import GpuExecutor, fields, hashes
+from gpu_executor import GpuExecutor, MerkleTree, fields, hashes
 from gpu_executor.report.charts import ChartAxis, ChartLine, DataPoint
 from gpu_executor.report.format import format_power, format_time
 from gpu_executor.report.picture import draw_picture
@@ -26,18 +26,18 @@ def draw_leaves(hash_function, count: int):
     return fields.BABYBEAR.random((count, 8)) if hash_function is POSEIDON2 else drawn
 
 
-def build_tree(there, hash_function) -> tuple[float, gx.MerkleTree]:
-    gx.MerkleTree(there, hash=hash_function)  # the first tree of a size compiles
-    begun, tree = time.perf_counter(), gx.MerkleTree(there, hash=hash_function)
+def build_tree(there, hash_function) -> tuple[float, MerkleTree]:
+    MerkleTree(there, hash=hash_function)  # the first tree of a size compiles
+    begun, tree = time.perf_counter(), MerkleTree(there, hash=hash_function)
     assert len(tree.root)  # on the host: the device has finished
     return (time.perf_counter() - begun) * 1e3, tree
 
 
-def check_proof(tree: gx.MerkleTree, leaves) -> None:
+def check_proof(tree: MerkleTree, leaves) -> None:
     indices, given = [3, 0, len(leaves) - 1], {"hash": tree.hash, "count": len(leaves)}
     shown, proof = leaves[np.array(indices)], tree.open(indices)
-    assert gx.MerkleTree.verify(tree.root, indices, shown, proof, **given)
-    assert not gx.MerkleTree.verify(tree.root, indices, shown[::-1], proof, **given)
+    assert MerkleTree.verify(tree.root, indices, shown, proof, **given)
+    assert not MerkleTree.verify(tree.root, indices, shown[::-1], proof, **given)
 
 
 def hash_with_hashlib(leaves: np.ndarray) -> tuple[float, bytes]:

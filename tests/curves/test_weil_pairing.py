@@ -75,7 +75,7 @@ def list_quadratic_points(a: tuple[int, int], b: tuple[int, int], p: int) -> lis
     """All points of a curve over the extension u^2 = nonresidue of a small prime field, infinity
     first."""
     field = get_quadratic(p)
-    n = field.nonresidue
+    n: Any = field.nonresidue
 
     def multiply(x: tuple[int, int], y: tuple[int, int]) -> tuple[int, int]:
         return (x[0] * y[0] + n * x[1] * y[1]) % p, (x[0] * y[1] + x[1] * y[0]) % p
@@ -105,7 +105,8 @@ def make_quadratic(
     """A curve over p^2 elements with the generator of that order and number, if there is one."""
     field = get_quadratic(p)
     prime, points = field.base.prime, list_quadratic_points(a, b, p)
-    arithmetic = get_arithmetic(CurveKey(prime, 2, field.nonresidue, a, b, order))
+    nonresidue: Any = field.nonresidue
+    arithmetic = get_arithmetic(CurveKey(prime, 2, nonresidue, a, b, order))
     made = [each and tuple(map(arithmetic.field.make, each)) for each in points]
     multiples = arithmetic.multiply(made, [order] * len(made))
     torsion = [at for at, each in enumerate(multiples) if each is None][1:]

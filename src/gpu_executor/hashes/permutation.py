@@ -11,7 +11,6 @@ import numpy as np
 
 from gpu_executor.errors import ArgumentTypeError, ArgumentValueError
 from gpu_executor.fields import Field, FieldArray
-from gpu_executor.kernels.modules import SpecId
 from gpu_executor.ops.field_hashes import Column
 from gpu_executor.primes import Prime
 

@@ -23,7 +23,6 @@ from gpu_executor.kernels.field_hashes import (
     hash_kernel,
     is_wide,
 )
-from gpu_executor.kernels.modules import SpecId
 from gpu_executor.ops import elementwise
 from gpu_executor.ops.elementwise import ElementData, Words, can_pack, with_f64_limbs
 from gpu_executor.ops.operation import operation

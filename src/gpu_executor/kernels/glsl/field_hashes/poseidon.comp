@@ -72,7 +72,7 @@ void mix_lane(uint lane) {
 }
 
 void permute() {
-    for (uint r = 0; r < FULL_ROUNDS + PARTIAL_ROUNDS; ++r) {
+    [[dont_unroll]] for (uint r = 0; r < FULL_ROUNDS + PARTIAL_ROUNDS; ++r) {
         is_full = r < HALF || r >= HALF + PARTIAL_ROUNDS;
         round_constants = (r < HALF ? r : r - PARTIAL_ROUNDS) * WIDTH;
         matrix = r + 1 == HALF ? LAST_MATRIX : MATRIX;

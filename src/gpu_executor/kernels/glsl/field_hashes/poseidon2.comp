@@ -45,7 +45,7 @@ void power_lane(uint lane) {
 #ifdef FAMILY_WIDE
 // One loop, so that there is less code to compile. Round 0 is the external matrix alone.
 void permute() {
-    for (uint r = 0; r <= FULL_ROUNDS + PARTIAL_ROUNDS; ++r) {
+    [[dont_unroll]] for (uint r = 0; r <= FULL_ROUNDS + PARTIAL_ROUNDS; ++r) {
         is_full = r <= HALF || r > HALF + PARTIAL_ROUNDS;
         round_constants = (r <= HALF ? r - 1 : r - PARTIAL_ROUNDS - 1) * WIDTH;
         if (!is_full) round_constants = PARTIAL_CONSTANTS + r - HALF - 1;
@@ -56,9 +56,9 @@ void permute() {
 #else
 // Both halves of the full rounds have the same code. The external matrix precedes the first round.
 void permute() {
-    for (uint part = 0; part < 2; ++part) {
+    [[dont_unroll]] for (uint part = 0; part < 2; ++part) {
         is_full = true;
-        for (uint r = part; r <= HALF; ++r) {
+        [[dont_unroll]] for (uint r = part; r <= HALF; ++r) {
             if (part + r > 0) {
                 round_constants = (part * HALF + r - 1) * WIDTH;
                 EACH_LANE(power_lane, WIDTH)
@@ -67,7 +67,7 @@ void permute() {
         }
         if (part > 0) break;
         is_full = false;
-        for (uint r = 0; r < PARTIAL_ROUNDS; ++r) {
+        [[dont_unroll]] for (uint r = 0; r < PARTIAL_ROUNDS; ++r) {
             round_constants = PARTIAL_CONSTANTS + r;
             power_lane(0);
             mix_internally();

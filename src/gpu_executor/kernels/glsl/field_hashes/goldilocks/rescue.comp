@@ -20,7 +20,7 @@ uint64_t low_sum, high_sum;
 
 // x^(2^squares) * tail
 uint64_t square_and_multiply(uint64_t x, uint squares, uint64_t tail) {
-    for (uint i = 0; i < squares; ++i) f_square(x, x);
+    [[dont_unroll]] for (uint i = 0; i < squares; ++i) f_square(x, x);
     f_mul(x, tail, x);
     return x;
 }
@@ -85,7 +85,7 @@ void mix_lane(uint row) {
 }
 
 void permute() {
-    for (uint r = 0; r < 2 * ROUNDS; ++r) {
+    [[dont_unroll]] for (uint r = 0; r < 2 * ROUNDS; ++r) {
         round_constants = r * WIDTH;
         EACH_LANE(mix_lane, WIDTH)
         EACH_LANE(take_mixed, WIDTH)

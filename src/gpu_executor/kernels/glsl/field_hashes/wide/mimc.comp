@@ -20,7 +20,7 @@ void permute() {
     get_state(1, right);
     if (FEISTEL) n_copy(left, x);
     else n_copy(right, x);
-    for (uint r = 0; r < ROUNDS; ++r) {
+    [[dont_unroll]] for (uint r = 0; r < ROUNDS; ++r) {
         load_constant(r, added);
         if (!FEISTEL) n_add(x, left, x);
         n_add_factor(x, added, x);
