@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.arrays.device_array import DeviceArray
-from gpu_executor.calls.dispatch import ArrayDevice, Dispatch
+from gpu_executor.calls.dispatch import ArrayDevice, Dispatch, Step
 from gpu_executor.errors import DeviceLacksError
 from gpu_executor.kernels.byte_hash_references import CHUNK_BYTES
 from gpu_executor.kernels.byte_hashes import (
@@ -135,8 +135,15 @@ def hash_trees(
         part = rows[start : start + step]
         values = device.empty((len(part), chunks, algorithm.digest_size), BYTE)
         push = algorithm.make_push(length, prefix, chunks=chunks)
-        _hash_chunks(device, algorithm, part, values, push)
-        _join_values(device, algorithm, values, digests[start : start + step])
+        first = _hash_chunks(device, algorithm, part, values, push)
+        device.submit(
+            [
+                first,
+                *_join_values(
+                    device, algorithm, values, _cut(digests, range(start, start + len(part)))
+                ),
+            ]
+        )
     return digests
 
 
@@ -160,8 +167,8 @@ def _hash_long_row(
         part = row[begin : last * CHUNK_BYTES - len(prefix)]
         ahead = b"" if first else prefix
         push = algorithm.make_push(len(part), ahead, chunks=last - first, first=first)
-        _hash_chunks(device, algorithm, part, values[:, first:last], push)
-    _join_values(device, algorithm, values, digest.reshape(1, -1))
+        device.submit([_hash_chunks(device, algorithm, part, values[:, first:last], push)])
+    device.submit(_join_values(device, algorithm, values, digest.reshape(1, -1)))
 
 
 def _hash_chunks(
@@ -170,22 +177,25 @@ def _hash_chunks(
     rows: Bytes,
     values: DeviceArray,
     push: tuple[int, ...],
-) -> None:
-    """Submit the chaining values of the chunks of rows."""
+) -> Step:
+    """The step that computes the chaining values of the chunks of rows."""
     if isinstance(rows, np.ndarray):
         rows = device.put(np.ascontiguousarray(rows))
     kernel, arrays = get_step_kernel(algorithm, "rows"), (as_words(rows), values)
     count = values.size // algorithm.digest_size
-    device.submit([Dispatch(kernel, arrays, count, push, grid_stride=True, overwrites=True)])
+    return Dispatch(kernel, arrays, count, push, grid_stride=True, overwrites=True)
 
 
 def _join_values(
     device: ArrayDevice, algorithm: HashAlgorithm, values: DeviceArray, digests: DeviceArray
-) -> None:
-    """Submit the roots of trees, whose leaves are the chaining values of shape (n, m, 32)."""
+) -> list[Step]:
+    """The steps that compute the roots of trees, whose leaves are the chaining values of shape
+    (n, m, 32). One submission of all levels saves an NVIDIA H200 most of its time for the small
+    ones."""
     mode = algorithm.mode
     assert mode is not None
     count, children, size = values.shape
+    steps: list[Step] = []
     while children > 1:
         parents = -(-children // 2)
         made = digests.reshape(count, 1, size)
@@ -193,7 +203,7 @@ def _join_values(
             made = device.empty((count, parents, size), BYTE)
         # One tree may have more values than the device binds; many trees have fewer.
         step = parents if count > 1 else get_max_bytes(device) // (2 * size) // 8 * 8
-        kernel, submitted = get_parents_kernel("rows"), []
+        kernel = get_parents_kernel("rows")
         for first in range(0, parents, step):
             last = min(first + step, parents)
             given = values[:, 2 * first : 2 * last]
@@ -203,9 +213,9 @@ def _join_values(
             step_made = Dispatch(
                 kernel, arrays, dispatched, push, grid_stride=True, overwrites=True
             )
-            submitted.append(step_made)
-        device.submit(submitted)
+            steps.append(step_made)
         values, children = made, parents
+    return steps
 
 
 # --- messages of different lengths ---
