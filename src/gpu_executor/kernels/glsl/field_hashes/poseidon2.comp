@@ -23,7 +23,7 @@ const uint DIAGONAL = FULL_ROUNDS * WIDTH, PARTIAL_CONSTANTS = DIAGONAL + WIDTH;
 const uint BLOCKS = WIDTH / 4;
 const bool HAS_BLOCKS = WIDTH % 4 == 0;
 
-bool is_full;
+bool is_full = false;
 uint round_constants;
 
 void power_lane(uint lane) {
@@ -54,26 +54,35 @@ void permute() {
     }
 }
 #else
-// Both halves of the full rounds have the same code. The external matrix precedes the first round.
-void permute() {
-    [[dont_unroll]] for (uint part = 0; part < 2; ++part) {
-        is_full = true;
-        [[dont_unroll]] for (uint r = part; r <= HALF; ++r) {
-            if (part + r > 0) {
-                round_constants = (part * HALF + r - 1) * WIDTH;
-                EACH_LANE(power_lane, WIDTH)
-            }
-            mix_externally();
-        }
-        if (part > 0) break;
-        is_full = false;
-        [[dont_unroll]] for (uint r = 0; r < PARTIAL_ROUNDS; ++r) {
-            round_constants = PARTIAL_CONSTANTS + r;
-            power_lane(0);
-            mix_internally();
-        }
-        reduce_lanes();
+// Constants of full rounds move in vectors of 16 bytes: the width is a multiple of 4.
+layout(set = 0, binding = 2, std430) readonly buffer ConstantVectors { VECTOR constant_vectors[]; };
+
+void power_vector(uint first) {
+    VECTOR added = constant_vectors[(round_constants + first) / SCALARS_PER_VECTOR];
+    [[unroll]] for (uint k = 0; k < SCALARS_PER_VECTOR; ++k) {
+        f_add(state[first + k], added[k], state[first + k]);
+        n_power(state[first + k], state[first + k]);
     }
+}
+
+void run_full_rounds(uint first) {
+    [[dont_unroll]] for (uint r = first; r < first + HALF; ++r) {
+        round_constants = r * WIDTH;
+        [[unroll]] for (uint at = 0; at < WIDTH; at += SCALARS_PER_VECTOR) power_vector(at);
+        mix_externally();
+    }
+}
+
+void permute() {
+    mix_externally();
+    run_full_rounds(0);
+    [[dont_unroll]] for (uint r = 0; r < PARTIAL_ROUNDS; ++r) {
+        round_constants = PARTIAL_CONSTANTS + r;
+        power_lane(0);
+        mix_internally();
+    }
+    reduce_lanes();
+    run_full_rounds(HALF);
 }
 #endif
 
