@@ -5,61 +5,30 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
+import numpy as np
+
 from gpu_executor.errors import ArgumentValueError
 from gpu_executor.fields import BN254_FR
 from gpu_executor.hashes.field_hash import FieldHash
 from gpu_executor.hashes.permutation import Permutation, raise_column
 from gpu_executor.hashes.sponge import Sponge
+from gpu_executor.kernels.byte_hash_references import keccak256
 from gpu_executor.kernels.modules import SpecId
 from gpu_executor.ops.field_hashes import Column, Mode
 
 CIRCOMLIB = "circomlib, as circomlibjs 0.1.7 has it"
 MIMC7_ROUNDS, MIMC7_EXPONENT, MIMC7_SEED = 91, 7, b"mimc"
-KECCAK_RATE = 136
 SPONGE_ROUNDS, SPONGE_EXPONENT, SPONGE_SEED = 220, 5, b"mimcsponge"
 
 
 def make_constants(seed: bytes, rounds: int) -> list[int]:
     """The constants of all rounds: Keccak-256 of the seed, again and again; that of the first round
     is 0."""
-    digest, found = keccak256(seed), [0]
+    digest, found = keccak256(np.frombuffer(seed, np.uint8)[None]), [0]
     for _ in range(1, rounds):
         digest = keccak256(digest)
-        found.append(int.from_bytes(digest, "big") % BN254_FR.modulus)
+        found.append(int.from_bytes(digest.tobytes(), "big") % BN254_FR.modulus)
     return found
-
-
-def keccak256(message: bytes) -> bytes:
-    """Keccak-256 with Ethereum's padding, of a message shorter than a block."""
-    block = (message + b"\x01").ljust(KECCAK_RATE - 1, b"\0") + b"\x80"
-    lanes = [int.from_bytes(block[at : at + 8], "little") for at in range(0, KECCAK_RATE, 8)]
-    state = lanes + [0] * (25 - len(lanes))
-    register = 1  # of the LFSR that the round constants come from
-    for _ in range(24):
-        parity = [
-            state[x] ^ state[x + 5] ^ state[x + 10] ^ state[x + 15] ^ state[x + 20]
-            for x in range(5)
-        ]
-        state = [
-            lane ^ parity[(at - 1) % 5] ^ _rotate(parity[(at + 1) % 5], 1)
-            for at, lane in enumerate(state)
-        ]
-        moved, x, y, lane = state[:], 1, 0, state[1]
-        for step in range(24):
-            x, y = y, (2 * x + 3 * y) % 5
-            lane, moved[x + 5 * y] = state[x + 5 * y], _rotate(lane, (step + 1) * (step + 2) // 2)
-        state = [
-            moved[at] ^ ~moved[at - at % 5 + (at + 1) % 5] & moved[at - at % 5 + (at + 2) % 5]
-            for at in range(25)
-        ]
-        for bit in range(7):
-            state[0] ^= (register & 1) << (1 << bit) - 1
-            register = register << 1 ^ (register >> 7) * 0x171
-    return b"".join(lane.to_bytes(8, "little") for lane in state[:4])
-
-
-def _rotate(lane: int, count: int) -> int:
-    return (lane << count % 64 | lane >> (64 - count % 64)) & (1 << 64) - 1
 
 
 class Mimc7Step(Permutation):
