@@ -20,6 +20,7 @@ QUICK := tests/compile_report/test_report.py \
 	tests/webgpu/test_executor.py tests/webgpu/test_caches.py tests/cpu/test_backend.py \
 	tests/fields/test_operands.py tests/fields/test_refusals.py tests/fields/test_graphs.py \
 	tests/curves/test_small_curves.py tests/ops/test_operation.py tests/msm/test_window.py \
+	tests/hashes/test_byte_hash.py tests/merkle/test_proofs.py \
 	tests/kzg/test_cell_proofs.py tests/groth16/test_witness_calculator.py tests/steps/test_step_order.py \
 	tests/executor/test_executor.py tests/executor/test_map.py tests/executor/test_errors.py \
 	tests/cluster/test_interface.py tests/telemetry/test_metrics.py \
