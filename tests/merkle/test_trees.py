@@ -162,6 +162,7 @@ def test_streamed_trees(open_place: OpenPlace, place: str) -> None:
         (*draw_nodes("bytes", 1), {}),
         (*draw_nodes("elements", 64), {"arity": 4, "cap": 4}),
         (SHA256, rng.integers(0, 256, (32, 100), dtype=np.uint8), {}),
+        (*draw_nodes("bytes", 64), {"cap": 64}),  # without a level above the leaves
         (*draw_nodes("element", 21), {"format": "imt", "depth": 6, "zero": 3}),
         (SHA256, rng.integers(0, 256, (21, 9), dtype=np.uint8), {"format": "imt", "arity": 3}),
         (SHA256, rng.integers(0, 256, (37, 9), dtype=np.uint8), {"format": "rfc6962"}),

@@ -128,7 +128,11 @@ class Builder:
     def _stream(self, device: ArrayDevice, leaves: Leaves, memory: int) -> list[Nodes]:
         """Levels on the host, of subtrees that the device computes."""
         arity = self.tree_hash.arity
-        levels: list[Nodes] = [] if self.depth else [fetch(self._load(device, leaves, 0, 1))]
+        if not self.depth:
+            step = max(memory // self._count_bytes_of_leaf(leaves), 1)
+            parts = range(0, len(leaves), step)
+            return [join([fetch(self._load(device, leaves, at, at + step)) for at in parts])]
+        levels: list[Nodes] = []
         first = 0
         while first < self.depth:
             height = 1
