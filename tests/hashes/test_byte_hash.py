@@ -312,3 +312,27 @@ def test_refusals(gpu: gx.PersistentVulkanBackend) -> None:
         hashes.SHA256.compress(rows[:, :31])
     with pytest.raises(ArgumentShapeError, match=r"must be \(n \* 4, 32\)"):
         hashes.SHA256.compress(rows, 4)
+
+
+def test_sorted_nodes_of_no_children() -> None:
+    children = np.empty((0, 32), np.uint8)
+    assert hashes.SHA256.compress(children, sort=True).shape == (0, 32)
+
+
+def test_arguments_that_are_no_arrays_and_no_devices_are_refused() -> None:
+    rows: Any = np.zeros((2, 32), np.uint8)
+    masked: Any = np.ma.array(rows, mask=rows == 0)
+    with pytest.raises(ArgumentTypeError, match="rows is a masked array"):
+        hashes.SHA256.hash(masked)
+    with pytest.raises(ArgumentTypeError, match="message 0 is a masked array"):
+        hashes.SHA256.hash_many([masked[0]])
+    name: Any = "gpu"
+    for call in (hashes.SHA256.hash, hashes.SHA256.compress, hashes.SHA256.hash_many):
+        with pytest.raises(ArgumentTypeError, match="device is a str"):
+            call(rows if call != hashes.SHA256.hash_many else [b""], device=name)
+    nothing: Any = None
+    with pytest.raises(ArgumentTypeError, match="must be a list of messages"):
+        hashes.SHA256.hash_many(nothing)
+    arity: Any = 2.0
+    with pytest.raises(ArgumentValueError, match=r"arity is 2\.0"):
+        hashes.SHA256.compress(rows, arity)

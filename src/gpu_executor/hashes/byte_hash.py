@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.backend import Backend, require_array_device
+from gpu_executor.calls.arguments import describe, is_integer, is_masked
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, ArgumentValueError
 from gpu_executor.hashes.hash_function import HashFunction
 from gpu_executor.kernels import byte_hashes
@@ -67,6 +68,7 @@ class ByteHash(HashFunction):
         where = f"{self.name}.hash"
         found = _check_rows(where, rows)
         checked = _check_prefix(where, prefix)
+        _check_device(where, device)
         if found.ndim == 1:
             return self._hash_rows(found.reshape(1, -1), device, checked)[0]
         return self._hash_rows(found, device, checked)
@@ -91,6 +93,11 @@ class ByteHash(HashFunction):
                 f"{where}: messages is a {type(messages).__name__}; it must be a list of messages. "
                 "hash() takes one message, or the rows of an array"
             )
+        if not isinstance(messages, Iterable):
+            raise ArgumentTypeError(
+                f"{where}: messages is {describe(messages)}; it must be a list of messages"
+            )
+        _check_device(where, device)
         found = [_check_message(where, number, each) for number, each in enumerate(messages)]
         array_device = None if device is None else require_array_device(device)
         if array_device is not None and array_device.runs_kernels and found:
@@ -127,7 +134,7 @@ class ByteHash(HashFunction):
                 `prefix` is too long.
         """
         where = f"{self.name}.compress"
-        if arity not in ARITIES or isinstance(arity, bool):
+        if not is_integer(arity) or arity not in ARITIES:
             raise ArgumentValueError(f"{where}: arity is {arity!r}; it must be 2, 4 or 8")
         if sort and arity != 2:
             raise ArgumentValueError(
@@ -135,6 +142,7 @@ class ByteHash(HashFunction):
             )
         found = _check_rows(where, children, "children")
         checked = _check_prefix(where, prefix)
+        _check_device(where, device)
         if found.ndim != 2 or found.shape[1] != self.digest_size or len(found) % arity:
             raise ArgumentShapeError(
                 f"{where}: children has the shape {found.shape}; it must be (n * {arity}, "
@@ -230,6 +238,7 @@ def _check_rows(where: str, rows: Any, name: str = "rows") -> Any:
             f"{where}: {name} is a {type(rows).__name__}; it must be an array of uint8 on the host "
             "or on a device, or bytes. hash_many() takes a list of messages"
         )
+    _refuse_mask(where, name, rows)
     if rows.dtype != np.uint8:
         raise ArgumentTypeError(
             f"{where}: {name} has the dtype {rows.dtype}; it must be uint8. view(np.uint8) gives "
@@ -258,6 +267,7 @@ def _view_bytes(where: str, name: str, message: Any) -> Bytes:
 def _check_message(where: str, number: int, message: Any) -> Any:
     """A message of `hash_many` as a contiguous memoryview of bytes."""
     name = f"message {number}"
+    _refuse_mask(where, name, message)
     if isinstance(message, bytes):
         return message
     if isinstance(message, bytearray | memoryview):
@@ -273,6 +283,21 @@ def _check_message(where: str, number: int, message: Any) -> Any:
         f"{where}: {name} is a {described}; a message is bytes, a bytearray, a memoryview or a "
         "NumPy array of uint8 with one axis"
     )
+
+
+def _refuse_mask(where: str, name: str, array: Any) -> None:
+    if is_masked(array):
+        raise ArgumentTypeError(
+            f"{where}: {name} is a masked array; filled() gives an array without a mask"
+        )
+
+
+def _check_device(where: str, device: Any) -> None:
+    if not (device is None or isinstance(device, Backend)):
+        raise ArgumentTypeError(
+            f"{where}: device is {describe(device)}; it must be an executor or a backend, or None "
+            "for the host"
+        )
 
 
 def _check_prefix(where: str, prefix: Any) -> bytes:

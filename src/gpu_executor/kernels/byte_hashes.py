@@ -126,7 +126,7 @@ def list_hash_variants(name: str) -> tuple[Variant, ...]:
 
 def sort_halves(rows: Rows) -> Rows:
     """Rows with the smaller half first; halves are compared as strings of bytes."""
-    halves = rows.reshape(len(rows), 2, -1)
+    halves = rows.reshape(len(rows), 2, rows.shape[1] // 2)
     differs = halves[:, 0] != halves[:, 1]
     first = np.argmax(differs, axis=1)[:, None]
     left, right = (np.take_along_axis(halves[:, side], first, axis=1) for side in (0, 1))
