@@ -9,8 +9,8 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, ArgumentValueError, GpuError
 from gpu_executor.fields import BABYBEAR, BN254_FR, GOLDILOCKS, KOALABEAR, Field
-from gpu_executor.hashes import Poseidon, mimc7, mimc_sponge, poseidon, poseidon2, rpo
-from gpu_executor.hashes.sponge import make_padding_free_sponge
+from gpu_executor.hashes import Poseidon, Sponge, mimc7, mimc_sponge, poseidon, poseidon2, rpo
+from gpu_executor.hashes.sponge import make_noir_sponge, make_padding_free_sponge
 
 Matrix = list[list[int]]
 
@@ -208,3 +208,52 @@ def test_graphs_hash(gpu: gx.PersistentVulkanBackend) -> None:
         rows = BABYBEAR.random((4, 8), seed)
         expected = hashed.compress(hashed.hash(rows))
         assert record(gpu.to_device(rows)).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"rate": 5},
+        {"rate": 2, "first": 2},
+        {"rate": 2, "first": -1},
+        {"rate": 0},
+        {"rate": 2, "outputs": 4},
+        {"rate": 2, "outputs": 2, "output_first": 2},
+        {"rate": 2, "outputs": 5, "squeezed": 4},
+        {"rate": 2, "outputs": 0},
+        {"rate": 2, "outputs": 0, "squeezed": 1},
+    ],
+)
+def test_sponges_that_do_not_fit_the_state_are_refused(options: dict[str, int]) -> None:
+    parameters = make_parameters(BABYBEAR, 3, (8, 2))
+    with pytest.raises(ArgumentValueError, match=r"not in a state of 3 elements|outputs is 0"):
+        Poseidon(BABYBEAR, 3, (8, 2), *parameters, sponge=Sponge("own", **options))  # type: ignore[arg-type]
+
+
+def test_initial_states_are_reduced(gpu: gx.PersistentVulkanBackend) -> None:
+    parameters = make_parameters(BABYBEAR, 3, (8, 2))
+    sponge = make_noir_sponge(3)  # begins with 2^64 times the length
+    function = Poseidon(BABYBEAR, 3, (8, 2), *parameters, sponge=sponge)
+    state = [1, 2, (2 << 64) % BABYBEAR.modulus]
+    expected = permute_by_definition(BABYBEAR, state, (8, 2), 7, parameters)[:1]
+    rows = BABYBEAR.encode([[1, 2]])
+    assert function.hash(rows).tolist() == expected
+    assert function.hash(rows, device=gpu).tolist() == expected
+
+
+def test_parameters_of_other_shapes_are_refused() -> None:
+    constants, matrix = make_parameters(BABYBEAR, 3, (8, 2))
+    transposed = [list(each) for each in zip(*constants, strict=True)]
+    with pytest.raises(ArgumentValueError, match=r"constants has the shape \(3, 10\)"):
+        Poseidon(BABYBEAR, 3, (8, 2), transposed, matrix)
+    flat = [each for row in constants for each in row]
+    rows = BABYBEAR.encode([[1, 2]])
+    expected = Poseidon(BABYBEAR, 3, (8, 2), constants, matrix).hash(rows).tolist()
+    assert Poseidon(BABYBEAR, 3, (8, 2), flat, matrix).hash(rows).tolist() == expected
+    rounds: Any
+    for rounds in ((8, 2.5), (8.0, 2), (8, True)):
+        with pytest.raises(ArgumentValueError, match="rounds must be"):
+            Poseidon(BABYBEAR, 3, rounds, constants, matrix)
+    compression: Any = "sum"
+    with pytest.raises(ArgumentValueError, match="compression must be"):
+        Poseidon(BABYBEAR, 3, (8, 2), constants, matrix, compression=compression)

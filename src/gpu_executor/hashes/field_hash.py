@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -52,6 +52,11 @@ class FieldHash(HashFunction):
                 others are 0, and their parent the first elements after the permutation. Children
                 that do not fit, and all with "sponge": the sponge absorbs them.
         """
+        if compression not in get_args(Compression):
+            raise ArgumentValueError(
+                f"{name}: compression must be 'permutation' or 'sponge', not {compression!r}"
+            )
+        sponge.check(permutation.width)
         self.name = name
         self.permutation = permutation
         self.sponge = sponge

@@ -116,5 +116,9 @@ def read_elements(name: str, field: Field, values: Any, shape: tuple[int, ...]) 
         raise ArgumentValueError(
             f"{name} has {found.size} elements; {' x '.join(map(str, shape))} are needed"
         )
+    if found.shape not in (shape, (found.size,)):
+        raise ArgumentValueError(
+            f"{name} has the shape {found.shape}; it must be {shape}, or one list of all elements"
+        )
     listed: list[Any] = np.reshape(found.ints(), shape).tolist()
     return listed

@@ -18,6 +18,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from gpu_executor.calls.arguments import is_integer
 from gpu_executor.errors import ArgumentTypeError, ArgumentValueError
 from gpu_executor.fields import BN254_FR, GOLDILOCKS, Field
 from gpu_executor.hashes.field_hash import Compression, FieldHash
@@ -248,7 +249,8 @@ class Poseidon(FieldHash):
 def _check_rounds(rounds: Any) -> tuple[int, int]:
     try:
         full, partial = rounds
-        valid = full % 2 == 0 and 2 <= full < 1024 and 0 <= partial < 1024
+        valid = is_integer(full) and is_integer(partial)
+        valid = valid and full % 2 == 0 and 2 <= full < 1024 and 0 <= partial < 1024
     except (TypeError, ValueError):
         valid = False
     if not valid:

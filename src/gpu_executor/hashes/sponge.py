@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from gpu_executor.common.lean_dataclass import dataclass
+from gpu_executor.errors import ArgumentValueError
 from gpu_executor.ops.field_hashes import Absorption, Mode
 
 Capacity = tuple[tuple[int, int], ...]
@@ -44,6 +45,21 @@ class Sponge:
     """The only length of a row; None: any."""
     permutes_empty_rows: bool = False
     """Whether a row without elements is one block."""
+
+    def check(self, width: int) -> None:
+        """Raise `ArgumentValueError` unless the sponge fits into states of `width` elements."""
+        squeezed = self.outputs if self.squeezed is None else self.squeezed
+        for first, count, what in (
+            (self.first, self.rate, "elements of a block"),
+            (self.output_first, squeezed, "elements that a permutation yields"),
+        ):
+            if first < 0 or count < 1 or first + count > width:
+                raise ArgumentValueError(
+                    f"{self.name}: {count} {what} from index {first} on are not in a state of "
+                    f"{width} elements; there must be one at least"
+                )
+        if self.outputs < 1:
+            raise ArgumentValueError(f"{self.name}: outputs is {self.outputs}; it must be positive")
 
     def absorb(self, length: int, width: int) -> Absorption:
         """How rows of a length are absorbed into states of `width` elements."""

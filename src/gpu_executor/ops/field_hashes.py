@@ -214,7 +214,7 @@ def _absorb_columns(
 ) -> list[Column]:
     """The columns of the digests of `count` rows."""
     modulus, dtype = permutation.prime.modulus, _choose_dtype(permutation.prime)
-    state = [np.full(count, value, dtype) for value in absorption.initial]
+    state = [np.full(count, value % modulus, dtype) for value in absorption.initial]
     outputs = slice(absorption.output_first, absorption.output_first + absorption.squeezed)
     found = [] if absorption.blocks else state[outputs]
     for block in range(absorption.permutations):
