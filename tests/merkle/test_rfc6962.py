@@ -142,6 +142,16 @@ def test_refusals() -> None:
         MerkleTree.verify_consistency(tree.root, 2, tree.root, wrong, tree.cap, hash=SHA256)
 
 
+def test_consistency_of_counts_of_numpy_and_of_impossible_ones() -> None:
+    hash, leaves = SHA256, np.arange(5 * 9, dtype=np.uint8).reshape(5, 9)
+    old, new = (MerkleTree(leaves[:n], hash=hash, format="rfc6962").root for n in (3, 5))
+    three: Any = np.int64(3)
+    five: Any = np.uint8(5)
+    nodes = MerkleTree(leaves, hash=hash, format="rfc6962").prove_consistency(three)
+    assert MerkleTree.verify_consistency(old, three, new, five, nodes, hash=hash)
+    assert not MerkleTree.verify_consistency(old, 3, new, 1 << 5000, nodes, hash=hash)
+
+
 def test_log_documents() -> None:
     tree = build(7)
     document = tree.export_proof(4)

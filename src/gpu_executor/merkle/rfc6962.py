@@ -11,6 +11,7 @@ from gpu_executor.calls.arguments import describe, is_integer
 from gpu_executor.errors import ArgumentTypeError
 from gpu_executor.hashes.hash_function import HashFunction
 from gpu_executor.merkle.nodes import Nodes, Positions
+from gpu_executor.merkle.shape import MAX_LEAVES
 from gpu_executor.merkle.tree_hash import TreeHash
 
 
@@ -79,7 +80,8 @@ def verify_consistency(
     given = tree_hash.load_nodes("nodes", nodes)
     if old.shape != shape or new.shape != shape or given.ndim != 2 or given.shape[1:] != shape:
         return False
-    if not 0 <= old_count <= count:
+    old_count, count = int(old_count), int(count)
+    if not 0 <= old_count <= count <= MAX_LEAVES:
         return False
     if old_count == 0:
         empty = hash.hash(np.empty((1, 0), np.uint8))[0]
