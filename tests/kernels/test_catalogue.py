@@ -22,6 +22,7 @@ from gpu_executor.kernels.catalogue import (
 )
 from gpu_executor.kernels.curves import MAX_LIMBS
 from gpu_executor.kernels.elements import CHECKABLE
+from gpu_executor.kernels.field_hashes import MAX_CODES
 from gpu_executor.kernels.modules import SpecId
 from gpu_executor.primes import NAMED, Prime
 from gpu_executor.primes.prime import MAX_BITS, WORD_BITS
@@ -173,7 +174,8 @@ def test_glsl_names_the_id_of_every_constant() -> None:
     numbered = {"first + n", "ID_MODULUS + n"}  # SPEC_WORD and SPEC_LIMB, with a name for each n
     assert {own_id for own_id, name in declared if own_id != f"ID_{name}"} == numbered
     words = re.findall(r"^SPEC_WORDS\((\w+), (\w+)\)", text, re.MULTILINE)
-    assert words == [("ID_ONE", "ONE"), ("ID_R_SQUARED", "R_SQUARED")]
+    named = ("ONE", "R_SQUARED", "DIAGONAL_CODES")
+    assert sorted(words) == sorted((f"ID_{name}", name) for name in named)
     assert set(re.findall(r"local_size_x_id = (\w+)", text)) == {"ID_WORK_GROUP_SIZE"}
 
 
@@ -181,6 +183,7 @@ NUMBERED_CONSTANTS = {
     SpecId.ONE: MAX_BITS // WORD_BITS,
     SpecId.R_SQUARED: MAX_BITS // WORD_BITS,
     SpecId.MODULUS: MAX_LIMBS,
+    SpecId.DIAGONAL_CODES: MAX_CODES,
 }
 """The first of several constants, and how many there are."""
 

@@ -62,7 +62,12 @@ class Sponge:
             raise ArgumentValueError(f"{self.name}: outputs is {self.outputs}; it must be positive")
 
     def absorb(self, length: int, width: int) -> Absorption:
-        """How rows of a length are absorbed into states of `width` elements."""
+        """How rows of a length are absorbed into a state.
+
+        Args:
+            length (int): The elements of a row.
+            width (int): The elements of the state.
+        """
         initial = [0] * width
         for index, value in self.begin(length):
             initial[index] = value

@@ -143,7 +143,7 @@ def diagonal_constants(prime: Prime, diagonal: Sequence[int]) -> tuple[tuple[int
     if kind in WIDE_FAMILIES or len(diagonal) > MAX_CODES:
         return ()
     codes = [_encode_factor(kind, modulus, factor) for factor in diagonal]
-    found: dict[int, int] = dict(enumerate(codes, SpecId.DIAGONAL))
+    found: dict[int, int] = dict(enumerate(codes, SpecId.DIAGONAL_CODES))
     if kind == "monty31":
         found[SpecId.TWO_ADICITY] = prime.two_adicity
         found[SpecId.ODD_PART] = (modulus - 1) >> prime.two_adicity

@@ -130,7 +130,7 @@ class SpecId(IntEnum):
     VALUES_DEGREE = 171
     LOG_ARITY = 172
     MIX = 173
-    DIAGONAL = 180
+    DIAGONAL_CODES = 180
     """The first of 24 words."""
 
 

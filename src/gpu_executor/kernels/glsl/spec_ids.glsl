@@ -62,5 +62,5 @@
 #define ID_VALUES_DEGREE 171
 #define ID_LOG_ARITY 172
 #define ID_MIX 173
-#define ID_DIAGONAL 180
+#define ID_DIAGONAL_CODES 180
 #endif

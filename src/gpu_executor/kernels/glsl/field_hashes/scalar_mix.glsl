@@ -95,12 +95,12 @@ void mix_externally() {
 // --- the internal matrix: ones, and another diagonal ---
 
 // How a number of the diagonal is multiplied: by the constant, or as its code says, without a product.
-SPEC_WORDS(ID_DIAGONAL, DIAGONAL_CODE)
+SPEC_WORDS(ID_DIAGONAL_CODES, DIAGONAL_CODES)
 const uint AMOUNT_MASK = 255, MULTIPLE = 1 << 8, QUOTIENT = 2 << 8, SHIFT_LEFT = 3 << 8;
 const uint KIND_MASK = 3 << 8, NEGATIVE = 1 << 15;
 
 uint get_code(uint lane) {
-    const uint codes[24] = SPEC_WORD_ARRAY(DIAGONAL_CODE);
+    const uint codes[24] = SPEC_WORD_ARRAY(DIAGONAL_CODES);
     return lane < 24 ? codes[lane] : 0;
 }
 
