@@ -374,13 +374,13 @@ def _record_transforms(device: RecordingDevice, field: Field, log_n: int) -> Non
                 transform(a, order_in=order_in, order_out=order_out)
         transform(a, coset=coset)
         transform(_make_elements(device, field, 3, 1 << log_n))  # a batch
+    for arity in ARITIES:
+        if arity <= 1 << log_n:
+            field.fold(a, 3, arity)
     if log_n > 1:
         half = a[: 1 << log_n - 1]
         field.poly_mul(half, half), field.poly_divide_vanishing(a, 1 << log_n - 1)
         field.lde(half, 2)
-        for arity in ARITIES:
-            if arity <= 1 << log_n:
-                field.fold(a, 3, arity)
         rows = _make_elements(device, field, 3, 1 << log_n - 1)
         field.poly_mul(rows, rows)
 
