@@ -54,6 +54,7 @@ from gpu_executor.kernels.curves import (
     list_variants,
 )
 from gpu_executor.kernels.families import SCALAR_FAMILIES, family
+from gpu_executor.kernels.field_hashes import MAX_CODES
 from gpu_executor.kernels.modules import SpecId, get_module_names
 from gpu_executor.msm.fixed_base import FixedBase
 from gpu_executor.msm.parts import MemoryMeter
@@ -75,6 +76,7 @@ from gpu_executor.vulkan.pipeline import Constants, encode_specialization
 
 T = TypeVar("T")
 WORD = np.dtype(np.uint32)
+CODES = range(SpecId.DIAGONAL_CODES, SpecId.DIAGONAL_CODES + MAX_CODES)
 DIGITS_OF_PRIMES = frozenset(
     {
         SpecId.NEGATIVE_INVERSE,
@@ -130,11 +132,12 @@ class PipelineRequest:
         return self.kernel.digest, constants, self.params_in_buffer
 
     def describe_constants(self) -> str:
-        """The specialization constants in words, without the digits of a prime."""
+        """The specialization constants in words, without the digits of a prime and the codes of a
+        diagonal."""
         return ", ".join(
             f"{SpecId(spec_id).name.lower()}={int.from_bytes(encoded, 'little', signed=True)}"
             for spec_id, encoded in self.constants
-            if spec_id not in DIGITS_OF_PRIMES
+            if spec_id not in DIGITS_OF_PRIMES and spec_id not in CODES
         )
 
 
