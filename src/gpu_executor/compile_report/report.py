@@ -25,6 +25,12 @@ EXPECTED_SPILLS = {
     "(device_profiles.py); for comparison",
     "curve1_f64_accumulate": "not chosen on AMD: integer limbs accumulate there "
     "(device_profiles.py); for comparison",
+    "wide_fold": "values of large primes at arities of 8 and 16, and their extensions: one pass "
+    "over the memory, and more numbers than registers",
+    "f64_limbs_fold": "as wide_fold; not chosen on AMD, for comparison",
+    "goldilocks_fold": "sixteen values of an extension of degree 3",
+    "wide_poseidon": "states of nine numbers and more are arrays in memory",
+    "f64_limbs_poseidon": "not chosen on AMD: integer limbs hash there; for comparison",
 }
 """The modules whose pipelines may keep registers in memory, and why they stay."""
 

@@ -68,7 +68,9 @@ void power_vector(uint first) {
 void run_full_rounds(uint first) {
     [[dont_unroll]] for (uint r = first; r < first + HALF; ++r) {
         round_constants = r * WIDTH;
-        [[unroll]] for (uint at = 0; at < WIDTH; at += SCALARS_PER_VECTOR) power_vector(at);
+        [[unroll]] for (uint at = 0; at + SCALARS_PER_VECTOR <= WIDTH; at += SCALARS_PER_VECTOR) {
+            power_vector(at);
+        }
         mix_externally();
     }
 }
