@@ -262,6 +262,21 @@ def test_rows_of_the_host_are_hashed_in_chunks(
     assert_equal(hashed.compress(expected, device=gpu), hashed.compress(expected))
 
 
+def test_chunks_of_digests_are_written_to_one_result(
+    gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The device writes each chunk to its part of a large result in mapped memory."""
+    hashed, states = poseidon2(BABYBEAR), BABYBEAR.random((4200, 16), 1)
+    monkeypatch.setattr(field_hash, "CHUNK_BYTES", 1000 * 16 * 4)
+    expected = hashed.permute(states)
+    first = hashed.permute(states, device=gpu)
+    assert isinstance(first.data, np.ndarray)
+    assert not first.data.flags.owndata  # a view of mapped memory
+    assert_equal(first, expected)
+    assert_equal(hashed.permute(states[::-1], device=gpu), expected[::-1])
+    assert_equal(first, expected)  # the second result has other memory
+
+
 def test_arrays_larger_than_a_binding_are_hashed() -> None:
     hashed, rows = poseidon2(BABYBEAR), BABYBEAR.random((300, 10), 1)
 

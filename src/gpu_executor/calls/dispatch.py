@@ -189,6 +189,10 @@ class ArrayDevice(Protocol):
         `out`, of the same shape and dtype, is written to and returned.
         """
 
+    def empty_result(self, shape: Shape, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        """An uninitialized array of the host, for results that are no secrets: `fetch` writes them
+        to parts of it. It is in memory that the device writes to by itself, if there is some."""
+
     def wait_for(self, array: DeviceArray) -> None:
         """Wait for everything submitted before that uses the array."""
 

@@ -207,6 +207,10 @@ class CpuMemory:
         """Copy a NumPy array, a number or a device array to an array."""
         assign_array(target, value)
 
+    def empty_result(self, shape: Shape, dtype: np.dtype[Any]) -> Array:
+        """An uninitialized array of the host."""
+        return np.empty(shape, dtype)
+
     def fetch(self, array: DeviceArray, out: Array | None = None) -> Array:
         """A copy of the contents of a device array, in `out` if that is given."""
         if self.is_recording:

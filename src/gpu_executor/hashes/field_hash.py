@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import operator
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 64 << 20
 """Bytes of rows of the host that a device hashes at once."""
+FETCHES_IN_FLIGHT = 2
+"""Chunks of digests that are copied back while the next rows are copied to the device."""
 Compression = Literal["permutation", "sponge"]
 """How children become their parent: by a truncated permutation or by the sponge."""
 
@@ -223,32 +227,32 @@ class FieldHash(HashFunction):
         absorption: Absorption,
         shape: tuple[int, ...],
     ) -> FieldArray:
-        """The digests of rows of the host, which a device hashes in chunks: one is fetched while
-        the next one is hashed."""
+        """The digests of rows of the host, which a device hashes in chunks. At once the host copies
+        a chunk to the device, the device hashes the chunk before, and the digests of the one before
+        that are copied back: a thread waits for these."""
         prime, count = self.field.prime, rows.shape[0]
         source: Any = rows.data
         step = max(1, CHUNK_BYTES // (prime.element_bytes * max(1, absorption.length)))
-        found = np.empty((count, *shape, *prime.element_shape), prime.column_dtype)
-        hashed: list[tuple[int, FieldArray, FieldArray]] = []
-
-        def fetch() -> None:
-            start, x, digests = hashed[0]
-            memory.fetch(digests.data, found[start : start + x.shape[0]])  # type: ignore[arg-type]
-            del hashed[0]
-
-        try:
-            for start in range(0, count, step):
-                put = memory.put(source[start : start + step], borrow=True)
-                x = FieldArray(self.field, put, rows.form)
-                hashed.append((start, x, self._absorb(x, absorption, shape)))
-                if len(hashed) > 1:
-                    fetch()
-            while hashed:
-                fetch()
-        except BaseException:
-            with contextlib.suppress(GpuError):
-                memory.synchronize()
-            raise
+        found = memory.empty_result((count, *shape, *prime.element_shape), prime.column_dtype)
+        fetches: deque[Future[Any]] = deque()
+        with ThreadPoolExecutor(1) as thread:
+            try:
+                for start in range(0, count, step):
+                    part = slice(start, start + step)
+                    x = FieldArray(self.field, memory.put_ahead(source[part]), rows.form)
+                    digests: Any = self._absorb(x, absorption, shape).data
+                    if start + step >= count:  # nothing is copied meanwhile
+                        memory.fetch(digests, found[part])
+                        break
+                    if len(fetches) == FETCHES_IN_FLIGHT:
+                        fetches.popleft().result()
+                    fetches.append(thread.submit(memory.fetch, digests, found[part]))
+                while fetches:
+                    fetches.popleft().result()
+            except BaseException:
+                with contextlib.suppress(GpuError):
+                    memory.synchronize()
+                raise
         return FieldArray(self.field, found, prime.form)
 
     def _absorb(

@@ -412,6 +412,9 @@ class MemoryMeter:
     def fetch(self, array: DeviceArray, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
         return np.zeros(array.shape, array.dtype)
 
+    def empty_result(self, shape: Shape, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        return np.empty(shape, dtype)
+
     def wait_for(self, array: DeviceArray) -> None: ...
 
     def check(self, array: DeviceArray) -> None: ...

@@ -290,6 +290,15 @@ class DeviceMemory(StepDevice):
             return out
         return fetched
 
+    def empty_result(self, shape: Shape, dtype: np.dtype[Any]) -> Array:
+        """An uninitialized array of the host, in recycled mapped memory unless that is short: the
+        device writes what is fetched to parts of it."""
+        nbytes = math.prod(shape) * dtype.itemsize
+        made = None
+        if nbytes >= MIN_RECYCLED_BYTES and not self.closed:
+            made = self._recycled.make_one(shape, dtype, nbytes)
+        return np.empty(shape, dtype) if made is None else made[0]
+
     def find_range(self, array: DeviceArray) -> BufferRange:
         """The buffer range of a contiguous array, for commands that are recorded elsewhere."""
         assert array.is_contiguous

@@ -276,6 +276,10 @@ class WebGpuMemory(StepDevice):
         """As `put`: WebGPU has one queue."""
         return self.put(array)
 
+    def empty_result(self, shape: Shape, dtype: np.dtype[Any]) -> Array:
+        """An uninitialized array of the host."""
+        return np.empty(shape, dtype)
+
     def fetch(self, array: DeviceArray, out: Array | None = None) -> Array:
         """A copy of an array in host memory, in `out` if that is given; raises the error of a call
         that the array depends on."""
