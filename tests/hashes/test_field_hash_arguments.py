@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import gpu_executor as gx
@@ -112,6 +113,7 @@ def test_parameters_may_be_arrays_and_the_sponge_another() -> None:
         ({"matrix": BABYBEAR.zeros((3, 3))}, "matrix is an array of babybear"),
         ({"exponent": 3}, "no permutation of bn254_fr"),
         ({"exponent": 2.5}, "exponent must be an integer"),
+        ({"sponge": 0}, "sponge is an int, not a Sponge"),
     ],
 )
 def test_wrong_parameters_are_refused(changed: dict[str, Any], message: str) -> None:
@@ -170,7 +172,7 @@ def test_unknown_hash_functions_are_refused() -> None:
         poseidon2(16)  # type: ignore[arg-type]
     with pytest.raises(ArgumentValueError, match="inputs must be an integer from 1 to 16"):
         poseidon(BN254_FR, 17)
-    with pytest.raises(ArgumentValueError, match=r"outputs must be an integer from 1 to inputs"):
+    with pytest.raises(ArgumentValueError, match="outputs must be an integer from 1 to 3"):
         poseidon(BN254_FR, 2, outputs=4)
     with pytest.raises(ArgumentValueError, match="takes your own"):
         poseidon(BABYBEAR)
@@ -178,8 +180,57 @@ def test_unknown_hash_functions_are_refused() -> None:
         poseidon(GOLDILOCKS, 2)
     with pytest.raises(ArgumentValueError, match="key must be an element"):
         mimc7(-1)
-    with pytest.raises(ArgumentValueError, match="outputs must be a positive integer"):
+    with pytest.raises(ArgumentValueError, match="outputs must be an integer from 1"):
         mimc_sponge(outputs=0)
+
+
+def test_integers_of_numpy_are_integers() -> None:
+    two: Any = np.int64(2)
+    assert poseidon(BN254_FR, two, outputs=two) is poseidon(BN254_FR, 2, 2)
+    assert mimc7(two) is mimc7(2)
+    assert mimc_sponge(two, two) is mimc_sponge(2, 2)
+    assert poseidon2(BABYBEAR, 8 * two) is poseidon2(BABYBEAR, 16)
+    parameters = make_parameters(BABYBEAR, 2, (2, 1))
+    assert Poseidon(BABYBEAR, two, (two, 1), *parameters, exponent=two + 5).width == 2
+
+
+def test_arguments_of_other_types_are_refused() -> None:
+    wrong: Any
+    for wrong in ("no", [], 1):
+        with pytest.raises(ArgumentTypeError, match="it must be True or False"):
+            rpo(capacity_first=wrong)
+    wrong = ["circomlib"]
+    with pytest.raises(ArgumentValueError, match="variant must be 'circomlib' or 'plonky2'"):
+        poseidon(BN254_FR, 2, variant=wrong)
+    wrong = 16.0
+    with pytest.raises(ArgumentValueError, match=r"no parameters for babybear of width 16\.0"):
+        poseidon2(BABYBEAR, wrong)
+
+
+def test_primes_without_an_exponent_are_refused() -> None:
+    # Every odd number up to 63 has a factor in common with p - 1.
+    field = Field(234576762718813941966541)
+    with pytest.raises(ArgumentValueError, match=r"no x\^e with e from 3 to 63 is a permutation"):
+        Poseidon(field, 2, (2, 0), *make_parameters(field, 2, (2, 0)))
+
+
+def test_sponges_of_other_types_are_refused() -> None:
+    parameters = make_parameters(BABYBEAR, 2, (2, 0))
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"mode": "add"}, "mode is 'add'; it must be one of gx.hashes.Mode"),
+        ({"mode": 1}, "mode is 1; it must be one of gx.hashes.Mode"),
+        ({"rate": 1.0}, r"rate is 1\.0; it must be an integer"),
+        ({"squeezed": "1"}, "squeezed is '1'; it must be an integer"),
+    ]
+    for options, message in cases:
+        sponge = Sponge(**{"name": "own", "rate": 1, **options})
+        with pytest.raises(ArgumentTypeError, match=message):
+            Poseidon(BABYBEAR, 2, (2, 0), *parameters, sponge=sponge)
+    for begin in ((2, 1), (-1, 1), (0, 1.5)):
+        sponge = Sponge("own", rate=1, begin=lambda _length, begin=begin: (begin,))  # type: ignore[misc]
+        hashed = Poseidon(BABYBEAR, 2, (2, 0), *parameters, sponge=sponge)
+        with pytest.raises(ArgumentValueError, match="begin gives"):
+            hashed.hash(BABYBEAR.zeros((1, 3)))
 
 
 def test_a_hash_function_names_its_source() -> None:

@@ -22,7 +22,16 @@ from gpu_executor.fields import (
     Field,
     FieldArray,
 )
-from gpu_executor.hashes import FieldHash, field_hash, mimc7, mimc_sponge, poseidon, poseidon2, rpo
+from gpu_executor.hashes import (
+    FieldHash,
+    Poseidon,
+    field_hash,
+    mimc7,
+    mimc_sponge,
+    poseidon,
+    poseidon2,
+    rpo,
+)
 from gpu_executor.hashes.poseidon2 import INSTANCES
 from gpu_executor.kernels import elements, modules
 from gpu_executor.kernels import field_hashes as field_hash_kernels
@@ -275,6 +284,53 @@ def test_chunks_of_digests_are_written_to_one_result(
     assert_equal(first, expected)
     assert_equal(hashed.permute(states[::-1], device=gpu), expected[::-1])
     assert_equal(first, expected)  # the second result has other memory
+
+
+LONG_ROWS = [
+    "rpo",
+    "poseidon-plonky2",
+    "poseidon2-horizen-bn254_fr-3",
+    "poseidon2-noir-bn254_fr-4",
+    "mimc7",
+    "mimc-sponge",
+]
+
+
+@pytest.mark.parametrize("name", LONG_ROWS)
+def test_rows_that_a_driver_does_not_finish_are_absorbed_in_several_dispatches(
+    gpu: gx.PersistentVulkanBackend, name: str
+) -> None:
+    """Lavapipe ends the loops of an invocation after 65,535 iterations."""
+    hashed = MAKERS[name]()
+    permutation, rate = hashed.permutation, hashed.sponge.rate
+    needed = field_hash_kernels.count_iterations(
+        permutation.prime, permutation.module, permutation.width, permutation.parameters
+    )
+    # The elements that are absorbed before the permutations for the digest.
+    squeezing = (hashed.sponge.outputs - 1) // (hashed.sponge.squeezed or hashed.sponge.outputs)
+    longest = (65_535 // needed - squeezing) * rate
+    for length in (longest, longest + 1, longest + rate):
+        rows = hashed.field.random((2, length), length)
+        assert_equal(hashed.hash(gpu.to_device(rows)), hashed.hash(rows))
+
+
+def test_digests_that_a_driver_does_not_finish(gpu: gx.PersistentVulkanBackend) -> None:
+    hashed, rows = mimc_sponge(outputs=60), BN254_FR.random((2, 3), 1)
+    assert_equal(hashed.hash(gpu.to_device(rows)), hashed.hash(rows))
+
+
+def test_a_permutation_that_a_driver_does_not_finish_is_refused(
+    gpu: gx.PersistentVulkanBackend,
+) -> None:
+    width, rounds = 32, (64, 0)
+    matrix = [[pow(x + y, -1, GOLDILOCKS.modulus) for y in range(32, 64)] for x in range(32)]
+    constants = GOLDILOCKS.random((64, width), 1)
+    hashed = Poseidon(GOLDILOCKS, width, rounds, constants, matrix)
+    states = GOLDILOCKS.random((1, width), 2)
+    with pytest.raises(
+        gx.errors.DeviceLacksError, match="after 65,535 iterations, and a permutation"
+    ):
+        hashed.permute(gpu.to_device(states))
 
 
 def test_arrays_larger_than_a_binding_are_hashed() -> None:

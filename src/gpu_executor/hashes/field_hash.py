@@ -23,7 +23,7 @@ from gpu_executor.hashes.hash_function import HashFunction
 from gpu_executor.hashes.permutation import Permutation
 from gpu_executor.hashes.sponge import Sponge
 from gpu_executor.ops import elementwise
-from gpu_executor.ops.field_hashes import Absorption, Mode, absorb, absorb_nothing
+from gpu_executor.ops.field_hashes import Absorption, absorb, absorb_nothing
 
 if TYPE_CHECKING:
     from gpu_executor.backend import Backend
@@ -181,18 +181,7 @@ class FieldHash(HashFunction):
 
     def _truncate(self, size: int, outputs: int | None = None) -> Absorption:
         """A permutation of states whose first `size` elements are a row and the others 0."""
-        count = outputs or self.sponge.outputs
-        return Absorption(
-            length=size,
-            rate=size,
-            first=0,
-            mode=Mode.KEEP,
-            initial=(0,) * self.width,
-            blocks=1,
-            output_first=0,
-            outputs=count,
-            squeezed=count,
-        )
+        return Absorption.truncate(self.width, size, outputs or self.sponge.outputs)
 
     def _hash(self, rows: FieldArray, length: int, device: Backend | None) -> FieldArray:
         return self._run(rows, self.sponge.absorb(length, self.width), self.digest_shape, device)

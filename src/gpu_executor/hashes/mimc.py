@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gpu_executor.calls.arguments import is_integer
 from gpu_executor.errors import ArgumentValueError
 from gpu_executor.fields import BN254_FR
 from gpu_executor.hashes.field_hash import FieldHash
-from gpu_executor.hashes.permutation import Permutation, raise_column
+from gpu_executor.hashes.permutation import Permutation, parse_integer, raise_column
 from gpu_executor.hashes.sponge import Sponge
 from gpu_executor.kernels.byte_hash_references import keccak256
 from gpu_executor.kernels.modules import SpecId
@@ -19,6 +20,10 @@ from gpu_executor.ops.field_hashes import Column, Mode
 CIRCOMLIB = "circomlib, as circomlibjs 0.1.7 has it"
 MIMC7_ROUNDS, MIMC7_EXPONENT, MIMC7_SEED = 91, 7, b"mimc"
 SPONGE_ROUNDS, SPONGE_EXPONENT, SPONGE_SEED = 220, 5, b"mimcsponge"
+
+
+MAX_OUTPUTS = 1 << 20
+"""Elements of a digest, each of which takes a permutation."""
 
 
 def make_constants(seed: bytes, rounds: int) -> list[int]:
@@ -94,9 +99,9 @@ class MimcFeistel(Permutation):
 
 
 def _check_key(name: str, key: int) -> int:
-    if isinstance(key, bool) or not isinstance(key, int) or not 0 <= key < BN254_FR.modulus:
+    if not is_integer(key) or not 0 <= key < BN254_FR.modulus:
         raise ArgumentValueError(f"{name}: key must be an element of BN254_FR, not {key!r}")
-    return key
+    return int(key)
 
 
 def mimc7(key: int = 0) -> FieldHash:
@@ -135,11 +140,8 @@ def mimc_sponge(key: int = 0, outputs: int = 1) -> FieldHash:
         key (int): The key of `multiHash`.
         outputs (int): The elements of a digest.
     """
-    if isinstance(outputs, bool) or not isinstance(outputs, int) or outputs < 1:
-        raise ArgumentValueError(
-            f"mimc_sponge: outputs must be a positive integer, not {outputs!r}"
-        )
-    return _make_mimc_sponge(_check_key("mimc_sponge", key), outputs)
+    checked = parse_integer("mimc_sponge: outputs", outputs, 1, MAX_OUTPUTS)
+    return _make_mimc_sponge(_check_key("mimc_sponge", key), checked)
 
 
 @functools.lru_cache

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from gpu_executor.calls.arguments import is_integer
 from gpu_executor.errors import ArgumentTypeError, ArgumentValueError
 from gpu_executor.fields import Field, FieldArray
 from gpu_executor.ops.field_hashes import Column
@@ -90,15 +91,27 @@ def multiply_sum(row: Sequence[int], state: Sequence[Column], modulus: int) -> C
 def check_exponent(prime: Prime, exponent: int | None) -> int:
     """The exponent of an S-box, by default the smallest that is one; raises for others."""
     if exponent is None:
-        return next(each for each in range(3, 64, 2) if math.gcd(each, prime.modulus - 1) == 1)
-    if not isinstance(exponent, int) or not 3 <= exponent < 64:
-        raise ArgumentValueError(f"exponent must be an integer from 3 to 63, not {exponent!r}")
+        for each in range(3, 64, 2):
+            if math.gcd(each, prime.modulus - 1) == 1:
+                return each
+        raise ArgumentValueError(
+            f"{prime.name}: no x^e with e from 3 to 63 is a permutation, because all these e have "
+            "a factor in common with p - 1"
+        )
+    exponent = parse_integer("exponent", exponent, 3, 63)
     if math.gcd(exponent, prime.modulus - 1) != 1:
         raise ArgumentValueError(
             f"x^{exponent} is no permutation of {prime.name}: {exponent} and p - 1 have a common "
             "factor"
         )
     return exponent
+
+
+def parse_integer(name: str, value: Any, least: int, most: int) -> int:
+    """An integer argument within bounds; the argument has that name in messages."""
+    if not is_integer(value) or not least <= value <= most:
+        raise ArgumentValueError(f"{name} must be an integer from {least} to {most}, not {value!r}")
+    return int(value)
 
 
 def read_elements(name: str, field: Field, values: Any, shape: tuple[int, ...]) -> list[Any]:

@@ -18,7 +18,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from gpu_executor.calls.arguments import is_integer
+from gpu_executor.calls.arguments import describe, is_integer
 from gpu_executor.errors import ArgumentTypeError, ArgumentValueError
 from gpu_executor.fields import BN254_FR, GOLDILOCKS, Field
 from gpu_executor.hashes.field_hash import Compression, FieldHash
@@ -28,6 +28,7 @@ from gpu_executor.hashes.permutation import (
     Permutation,
     check_exponent,
     multiply_sum,
+    parse_integer,
     raise_column,
     read_elements,
 )
@@ -222,10 +223,9 @@ class Poseidon(FieldHash):
         """
         if not isinstance(field, Field):
             raise ArgumentTypeError(f"Poseidon: field must be a Field, not {type(field).__name__}")
-        if not isinstance(width, int) or not 2 <= width <= MAX_WIDTH:
-            raise ArgumentValueError(
-                f"Poseidon: width must be an integer from 2 to {MAX_WIDTH}, not {width!r}"
-            )
+        width = parse_integer("Poseidon: width", width, 2, MAX_WIDTH)
+        if not (sponge is None or isinstance(sponge, Sponge)):
+            raise ArgumentTypeError(f"Poseidon: sponge is {describe(sponge)}, not a Sponge")
         full, partial = _check_rounds(rounds)
         permutation = PoseidonPermutation(
             field,
@@ -237,7 +237,7 @@ class Poseidon(FieldHash):
             source,
         )
         title = name or f"Poseidon {field.name} {width}"
-        chosen = sponge or make_circomlib_sponge(width - 1, 1)
+        chosen = make_circomlib_sponge(width - 1, 1) if sponge is None else sponge
         super().__init__(title, permutation, chosen, compression)
 
     def _suggest(self, arity: int) -> str:
@@ -284,7 +284,7 @@ def poseidon(
     fields = {"circomlib": BN254_FR, "plonky2": GOLDILOCKS}
     if variant is None:
         variant = "plonky2" if field == GOLDILOCKS else "circomlib"
-    if variant not in fields:
+    if not isinstance(variant, str) or variant not in fields:
         raise ArgumentValueError(
             f"poseidon: variant must be 'circomlib' or 'plonky2', not {variant!r}"
         )
@@ -300,17 +300,8 @@ def poseidon(
                 "length and has digests of 4 elements"
             )
         return _make_plonky2()
-    count = 2 if inputs is None else inputs
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 16:
-        raise ArgumentValueError(
-            f"poseidon: inputs must be an integer from 1 to 16, not {inputs!r}"
-        )
-    if isinstance(outputs, bool) or not isinstance(outputs, int) or not 1 <= outputs <= count + 1:
-        raise ArgumentValueError(
-            f"poseidon: outputs must be an integer from 1 to inputs + 1, {count + 1}, not "
-            f"{outputs!r}"
-        )
-    return _make_circomlib(count, outputs)
+    count = parse_integer("poseidon: inputs", 2 if inputs is None else inputs, 1, 16)
+    return _make_circomlib(count, parse_integer("poseidon: outputs", outputs, 1, count + 1))
 
 
 @functools.cache

@@ -12,6 +12,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from gpu_executor.calls.arguments import is_integer
 from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import ArgumentTypeError, ArgumentValueError
 from gpu_executor.fields import BABYBEAR, BN254_FR, GOLDILOCKS, KOALABEAR, MERSENNE31, Field
@@ -235,14 +236,14 @@ def poseidon2(field: Field, width: int | None = None, variant: Variant = "plonky
     name = next((name for name, each in _FIELDS.items() if each == field), field.name)
     widths = [at for of, at_field, at in INSTANCES if (of, at_field) == (variant, name)]
     chosen = min(widths, default=0) if width is None else width
-    if chosen not in widths:
+    if not is_integer(chosen) or chosen not in widths:
         known = [f"{of} {at}" for of, at_field, at in INSTANCES if at_field == name]
         found = f"; there are {', '.join(known)}" if known else f"; fields: {', '.join(_FIELDS)}"
         raise ArgumentValueError(
             f"poseidon2: {variant} has no parameters for {field.name}"
             f"{'' if width is None else f' of width {width!r}'}{found}"
         )
-    return _make_poseidon2(name, chosen, variant)
+    return _make_poseidon2(name, int(chosen), variant)
 
 
 def list_poseidon2() -> list[FieldHash]:

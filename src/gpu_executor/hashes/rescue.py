@@ -6,6 +6,10 @@ import functools
 import hashlib
 from collections.abc import Sequence
 
+import numpy as np
+
+from gpu_executor.calls.arguments import describe
+from gpu_executor.errors import ArgumentTypeError
 from gpu_executor.fields import GOLDILOCKS
 from gpu_executor.hashes.field_hash import FieldHash
 from gpu_executor.hashes.permutation import Permutation, multiply_sum, raise_column
@@ -64,7 +68,6 @@ class RescuePermutation(Permutation):
         return state
 
 
-@functools.cache
 def rpo(*, capacity_first: bool = False) -> FieldHash:
     """Rescue-Prime Optimized over Goldilocks, with digests of four elements: Miden's Rpo256.
 
@@ -74,6 +77,15 @@ def rpo(*, capacity_first: bool = False) -> FieldHash:
         capacity_first (bool): Whether the capacity is the first four elements of a state, as in the
             paper and in Miden until 2025; otherwise it is the last four.
     """
+    if not isinstance(capacity_first, bool | np.bool_):
+        raise ArgumentTypeError(
+            f"rpo: capacity_first is {describe(capacity_first)}; it must be True or False"
+        )
+    return _make_rpo(bool(capacity_first))
+
+
+@functools.cache
+def _make_rpo(capacity_first: bool) -> FieldHash:
     source = MIDEN_CAPACITY_FIRST if capacity_first else MIDEN
     first, capacity = (CAPACITY, 0) if capacity_first else (0, RATE)
     sponge = make_miden_sponge(RATE, first, capacity, DIGEST)

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from gpu_executor.calls.arguments import is_integer
 from gpu_executor.common.lean_dataclass import dataclass
-from gpu_executor.errors import ArgumentValueError
+from gpu_executor.errors import ArgumentTypeError, ArgumentValueError
 from gpu_executor.ops.field_hashes import Absorption, Mode
 
 Capacity = tuple[tuple[int, int], ...]
@@ -47,7 +48,16 @@ class Sponge:
     """Whether a row without elements is one block."""
 
     def check(self, width: int) -> None:
-        """Raise `ArgumentValueError` unless the sponge fits into states of `width` elements."""
+        """Raise `ArgumentTypeError` or `ArgumentValueError` unless the sponge is one of states of
+        `width` elements."""
+        if not isinstance(self.mode, Mode):
+            raise ArgumentTypeError(
+                f"{self.name}: mode is {self.mode!r}; it must be one of gx.hashes.Mode"
+            )
+        for name in ("rate", "first", "outputs", "output_first", "squeezed", "length"):
+            value = getattr(self, name)
+            if not is_integer(value) and not (value is None and name in ("squeezed", "length")):
+                raise ArgumentTypeError(f"{self.name}: {name} is {value!r}; it must be an integer")
         squeezed = self.outputs if self.squeezed is None else self.squeezed
         for first, count, what in (
             (self.first, self.rate, "elements of a block"),
@@ -70,6 +80,11 @@ class Sponge:
         """
         initial = [0] * width
         for index, value in self.begin(length):
+            if not (is_integer(index) and 0 <= index < width and is_integer(value)):
+                raise ArgumentValueError(
+                    f"{self.name}: begin gives {value!r} for index {index!r}; it must give "
+                    f"integers for indices of a state of {width} elements"
+                )
             initial[index] = value
         return Absorption(
             length=length,

@@ -31,6 +31,8 @@ MIN_SLACK = 40
 below 3p."""
 MIN_TOP_BITS = 16
 """The least bits of p in the topmost limb, of whose quotient Poseidon2 reduces sums."""
+SEVENTH_ROOT_ITERATIONS = 3 + 6 + 12 + 6 + 31 + 5
+"""Iterations of the loops of take_seventh_root (glsl/field_hashes/goldilocks/rescue.comp)."""
 WIDE_FAMILIES = ("wide", "f64_limbs")
 
 
@@ -121,6 +123,37 @@ def encode_initial(
         factor = 1 << limbs.bits * limbs.count
         values.append(factor * prime.r_inverse % prime.modulus)
     return encode_numbers(prime, width, values, f64_limbs=f64_limbs, module=module)
+
+
+def count_iterations(
+    prime: Prime, module: str, width: int, parameters: tuple[tuple[int, int], ...]
+) -> int:
+    """Return how many iterations the loops of an invocation have for a permutation and the elements
+    that it absorbs and yields, at most, where loops over the state are not unrolled (UNROLLED in
+    glsl/field_hashes/state.glsl). The end of a loop counts too, and a function that returns early
+    may be made a loop."""
+    known = dict(parameters)
+    lanes, returning_lanes = width + 1, 3 * width + 1
+    exponent = known[SpecId.EXPONENT]
+    power = exponent.bit_length() + exponent.bit_count() - 1
+    rounds = known.get(SpecId.FULL_ROUNDS, 0), known.get(SpecId.PARTIAL_ROUNDS, 0)
+    if module == "poseidon2" and not is_wide(prime):  # its lanes are always unrolled
+        return sum(rounds) + 8
+    mix = 2 * lanes + width * lanes
+    match module:
+        case "poseidon":
+            full = returning_lanes + width * power + mix + 1
+            partial = returning_lanes + power + 3 * lanes + 2 * width + 1
+            iterations = rounds[0] * full + rounds[1] * partial
+        case "poseidon2":
+            full, partial = (returning_lanes + each * power + mix + 1 for each in (width, 1))
+            iterations = (rounds[0] + 1) * full + rounds[1] * partial
+        case "rescue":
+            powers = lanes + width * power, lanes + width * SEVENTH_ROOT_ITERATIONS
+            iterations = known[SpecId.ROUNDS] * sum(mix + each + 1 for each in powers)
+        case _:
+            iterations = known[SpecId.ROUNDS] * (power + 1)
+    return iterations + 2 * returning_lanes + 4
 
 
 def is_wide(prime: Prime) -> bool:

@@ -16,8 +16,11 @@ import numpy.typing as npt
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.calls.dispatch import ArrayDevice, Dispatch
 from gpu_executor.common.lean_dataclass import dataclass
+from gpu_executor.device_profiles import get_profile
+from gpu_executor.errors import DeviceLacksError
 from gpu_executor.kernels.families import PACKED_ELEMENTS, module_family
 from gpu_executor.kernels.field_hashes import (
+    count_iterations,
     encode_initial,
     encode_numbers,
     hash_kernel,
@@ -93,6 +96,22 @@ class Absorption:
     squeezed: int
     """The elements of the digest that one permutation yields."""
 
+    @classmethod
+    def truncate(cls, width: int, size: int, outputs: int) -> Absorption:
+        """One permutation of states whose first `size` elements are the row and the others 0; its
+        first elements are the digest."""
+        return cls(
+            length=size,
+            rate=size,
+            first=0,
+            mode=Mode.KEEP,
+            initial=(0,) * width,
+            blocks=1,
+            output_first=0,
+            outputs=outputs,
+            squeezed=outputs,
+        )
+
     @property
     def permutations(self) -> int:
         """All permutations: the last ones yield further elements of the digest."""
@@ -133,6 +152,8 @@ def _absorb_by_steps(
     digests: DeviceArray = device.empty((count, outputs, *prime.element_shape), rows.dtype)
     if not count:
         return digests
+    if absorption.permutations > _count_permutations(device, permutation):
+        return _absorb_by_blocks(permutation, absorption, rows, digests)
     f64_limbs = with_f64_limbs(device, prime)
     kernel = hash_kernel(
         prime,
@@ -171,6 +192,50 @@ def _absorb_by_steps(
             for part in elementwise.split_axes((count,), most)
         ]
     )
+    return digests
+
+
+def _count_permutations(device: ArrayDevice, permutation: HashPermutation) -> float:
+    """The permutations that an invocation finishes on the device."""
+    needed = count_iterations(
+        permutation.prime, permutation.module, permutation.width, permutation.parameters
+    )
+    most = get_profile(device.info).max_iterations
+    if needed > most:
+        raise DeviceLacksError(
+            f"{permutation!r}: {device.info.name} ends the loops of an invocation after {most:,} "
+            f"iterations, and a permutation takes up to {needed:,}. The host computes it"
+        )
+    return most // needed
+
+
+def _absorb_by_blocks(
+    permutation: HashPermutation, absorption: Absorption, rows: DeviceArray, digests: DeviceArray
+) -> DeviceArray:
+    """Absorb each block by dispatches of its own: the state stays in memory between them. For rows
+    that an invocation does not finish."""
+    prime, device, width = permutation.prime, rows.storage.device, permutation.width
+    step = Absorption.truncate(width, width, width)
+    state: DeviceArray = device.empty((len(rows), width, *prime.element_shape), rows.dtype)
+    initial = [prime.in_form(value % prime.modulus) for value in absorption.initial]
+    device.assign(state, words.from_ints(prime, initial))
+    rate, first, taken = absorption.rate, absorption.first, 0
+    for block in range(absorption.permutations):
+        if block < absorption.blocks:
+            part = rows[:, block * rate : (block + 1) * rate]
+            count = part.shape[1]
+            target = state[:, first : first + count]
+            adds = absorption.mode == Mode.ADD and count > 0
+            added = elementwise.combine(prime, "add", target, part) if adds else part
+            device.assign(target, added)
+            if absorption.mode == Mode.CLEAR:
+                device.assign(state[:, first + count : first + rate], 0)
+        state = _absorb_by_steps(permutation, step, state, prime.form)
+        if block + 1 >= absorption.blocks:
+            stop = min(taken + absorption.squeezed, absorption.outputs)
+            begin = absorption.output_first
+            device.assign(digests[:, taken:stop], state[:, begin : begin + stop - taken])
+            taken = stop
     return digests
 
 
