@@ -336,3 +336,9 @@ def test_arguments_that_are_no_arrays_and_no_devices_are_refused() -> None:
     arity: Any = 2.0
     with pytest.raises(ArgumentValueError, match=r"arity is 2\.0"):
         hashes.SHA256.compress(rows, arity)
+
+
+def test_sort_is_a_bool() -> None:
+    children = np.zeros((2, 32), np.uint8)
+    with pytest.raises(ArgumentTypeError, match="sort is .*; it must be True or False"):
+        hashes.SHA256.compress(children, sort="no")  # type: ignore[arg-type]

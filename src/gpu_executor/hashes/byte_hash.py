@@ -128,7 +128,7 @@ class ByteHash(HashFunction):
                 hashed first.
 
         Raises:
-            ArgumentTypeError: `children` are no bytes, or `prefix` is not `bytes`.
+            ArgumentTypeError: `children` are no bytes, `prefix` is not `bytes`, or `sort` no bool.
             ArgumentShapeError: `children` are not of that shape.
             ArgumentValueError: `arity` is another number, `sort` is given with an arity above 2, or
                 `prefix` is too long.
@@ -136,6 +136,8 @@ class ByteHash(HashFunction):
         where = f"{self.name}.compress"
         if not is_integer(arity) or arity not in ARITIES:
             raise ArgumentValueError(f"{where}: arity is {arity!r}; it must be 2, 4 or 8")
+        if not isinstance(sort, bool | np.bool_):
+            raise ArgumentTypeError(f"{where}: sort is {describe(sort)}; it must be True or False")
         if sort and arity != 2:
             raise ArgumentValueError(
                 f"{where}: sort is True and arity is {arity}; only two children are sorted"
