@@ -1,14 +1,17 @@
 """Rows of field elements, absorbed by a permutation: the digests of many rows at once.
 
-By steps this is one dispatch, whose invocations absorb a row each. On NumPy arrays all rows are
+By steps this is one dispatch, whose invocations absorb a row each, or in which a group of
+invocations absorbs a row (`choose_lanes`). On NumPy arrays all rows are
 absorbed together: a number of the state is a column with one entry for each row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +19,11 @@ import numpy.typing as npt
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.calls.dispatch import ArrayDevice, Dispatch
 from gpu_executor.common.lean_dataclass import dataclass
+from gpu_executor.device_info import DeviceInfo
+from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.families import PACKED_ELEMENTS, module_family
 from gpu_executor.kernels.field_hashes import (
+    count_lanes,
     encode_initial,
     encode_numbers,
     hash_kernel,
@@ -37,6 +43,17 @@ MAX_COLUMN_BITS = 31
 """Bits of the largest modulus whose columns are uint64."""
 MAX_UNROLLED_WIDTH = 6
 """Numbers of several words that a GPU keeps in registers."""
+MAX_GROUPED_LOAD = 1
+"""Invocations of groups, for each one that a device executes at the same time, up to which groups
+absorb rows. To be measured: 1 is where each row's own invocation begins to leave nothing idle that
+its group would use."""
+MAX_GROUP_WORK_GROUP = 64
+"""Invocations of a work-group of groups; of numbers of 26 limbs they need 13 KiB of shared memory,
+and every device has 16 KiB."""
+
+HashForm = Literal["single", "grouped"]
+"""Whether an invocation has all of a state, or a group of them, each with one element."""
+_forced_form: ContextVar[HashForm | None] = ContextVar("forced form of field hashes", default=None)
 
 
 class Mode(IntEnum):
@@ -134,6 +151,7 @@ def _absorb_by_steps(
     if not count:
         return digests
     f64_limbs = with_f64_limbs(device, prime)
+    lanes = choose_lanes(device.info, permutation, count, _forced_form.get()).lanes
     kernel = hash_kernel(
         prime,
         permutation.module,
@@ -141,6 +159,7 @@ def _absorb_by_steps(
         permutation.parameters,
         unrolled=_is_unrolled(device, permutation),
         f64_limbs=f64_limbs,
+        lanes=lanes,
     )
     kind = module_family(prime, permutation.module, f64_limbs=f64_limbs)
     options: dict[str, Any] = {"f64_limbs": f64_limbs, "module": permutation.module}
@@ -153,25 +172,90 @@ def _absorb_by_steps(
         ("constants of a permutation", permutation, kind),
         lambda: device.put(encode_numbers(prime, width, permutation.list_constants(), **options)),
     )
-    vector = PACKED_ELEMENTS.get(kind, 1) if can_pack([rows, digests]) else 1
+    packs = lanes == 1 and can_pack([rows, digests])
+    vector = PACKED_ELEMENTS.get(kind, 1) if packs else 1
     push_words = absorption.push_words(vector)
     # Rows that one binding cannot hold are hashed in parts.
     row_bytes = prime.element_bytes * max(absorption.length, outputs)
     most = max(device.info.limits.max_storage_buffer_range // row_bytes, 1)
     device.submit(
         [
-            Dispatch(
-                kernel,
-                (rows[part], initial, constants, digests[part]),
-                rows[part].shape[0],
-                push_words,
-                grid_stride=True,
-                overwrites=True,
+            _make_dispatch(
+                kernel, (rows[part], initial, constants, digests[part]), push_words, lanes
             )
             for part in elementwise.split_axes((count,), most)
         ]
     )
     return digests
+
+
+def _make_dispatch(
+    kernel: Kernel, arrays: tuple[DeviceArray, ...], push_words: tuple[int, ...], lanes: int
+) -> Dispatch:
+    """The dispatch that absorbs rows, the first of the arrays, with `lanes` invocations for each.
+
+    A work-group of groups is one subgroup where that has so many invocations: its barriers are the
+    cheapest then, and few rows reach most multiprocessors.
+    """
+    rows = arrays[0]
+    count, work_group, groups = rows.shape[0], None, None
+    if lanes > 1:
+        subgroup = rows.storage.device.info.limits.subgroup_size
+        work_group = max(lanes, min(subgroup, MAX_GROUP_WORK_GROUP))
+        groups = -(-count * lanes // work_group)
+    return Dispatch(
+        kernel,
+        arrays,
+        count,
+        push_words,
+        groups=groups,
+        grid_stride=True,
+        work_group=work_group,
+        overwrites=True,
+    )
+
+
+class LaneChoice(NamedTuple):
+    """How many invocations share a state, and why."""
+
+    lanes: int
+    reason: str
+
+
+def choose_lanes(
+    info: DeviceInfo,
+    permutation: HashPermutation,
+    count: int,
+    forced: HashForm | None = None,
+) -> LaneChoice:
+    """The form that absorbs `count` rows.
+
+    A group takes fewer steps for a state than one invocation, but more work in all: some of its
+    lanes are idle in partial rounds, or always. So groups absorb rows where they find invocations
+    that would be idle otherwise.
+    """
+    lanes = count_lanes(permutation.module, permutation.width)
+    if lanes == 1:
+        return LaneChoice(1, f"{permutation.module} has no form for groups")
+    if forced is not None:
+        return LaneChoice(lanes if forced == "grouped" else 1, "forced by force_form")
+    if info.kind == "cpu":
+        return LaneChoice(1, "a CPU runs the invocations of a group one after another")
+    needed, most = count * lanes, MAX_GROUPED_LOAD * info.parallelism
+    if needed > most:
+        return LaneChoice(1, f"groups would need {needed:,} invocations, of {most:,} at most")
+    return LaneChoice(lanes, f"{needed:,} invocations of groups, of {most:,} at most")
+
+
+@contextlib.contextmanager
+def force_form(form: HashForm | None) -> Iterator[None]:
+    """What this thread hashes on devices inside the `with` is absorbed in that form, where the
+    permutation has it: for tests and measurements. None: as `choose_lanes` chooses."""
+    token = _forced_form.set(form)
+    try:
+        yield
+    finally:
+        _forced_form.reset(token)
 
 
 def _is_unrolled(device: ArrayDevice, permutation: HashPermutation) -> bool:
