@@ -5,9 +5,9 @@ families of primes: `<family>_<operation>.spv`. The family `f64_limbs` has only 
 multiply. Families of small elements also have packed kernels: `<family>_packed_<operation>.spv`.
 Sums, differences and products also have checked kernels: `wide_checked_<operation>.spv`, for every
 prime. Hashes of field elements also have kernels for groups of invocations:
-`wide_grouped_poseidon.spv`. Kernels on points of curves are compiled for each degree of the curve's field,
-and for CPUs in another variant: `curve1_<operation>.spv`, `curve1_serial_<operation>.spv`. Byte
-hashes are compiled for each variant of their messages: `sha256_rows.spv`.
+`wide_grouped_poseidon.spv`. Kernels on points of curves are compiled for each degree of the curve's
+field, and for CPUs in another variant: `curve1_<operation>.spv`, `curve1_serial_<operation>.spv`.
+Byte hashes are compiled for each variant of their messages: `sha256_rows.spv`.
 
 The ids of specialization constants are written to `glsl/spec_ids.glsl`, from the list `SpecId`.
 

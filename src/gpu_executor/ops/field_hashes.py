@@ -157,7 +157,7 @@ def _absorb_by_steps(
         permutation.module,
         permutation.width,
         permutation.parameters,
-        unrolled=_is_unrolled(device, permutation),
+        unrolled=_is_unrolled(device, permutation, lanes),
         f64_limbs=f64_limbs,
         lanes=lanes,
     )
@@ -258,9 +258,12 @@ def force_form(form: HashForm | None) -> Iterator[None]:
         _forced_form.reset(token)
 
 
-def _is_unrolled(device: ArrayDevice, permutation: HashPermutation) -> bool:
+def _is_unrolled(device: ArrayDevice, permutation: HashPermutation, lanes: int) -> bool:
     """Whether the state is in registers: states of small elements, except those of dense matrices
-    on CPUs, and narrow ones of large elements on GPUs."""
+    on CPUs, and narrow ones of large elements on GPUs. Invocations of groups have no state in
+    registers; without loops, sums of large elements would need more registers than there are."""
+    if lanes > 1:
+        return not is_wide(permutation.prime)
     if device.info.kind == "cpu":
         return permutation.module == "poseidon2" and not is_wide(permutation.prime)
     return not is_wide(permutation.prime) or permutation.width <= MAX_UNROLLED_WIDTH

@@ -24,7 +24,8 @@
 layout(constant_id = ID_WIDTH) const uint WIDTH = 3;
 layout(constant_id = ID_EXPONENT) const uint EXPONENT = 5;
 // Whether the numbers of the state are in registers. Otherwise loops over them remain, and the state
-// is an array in memory: compilers for CPUs take seconds for wide states in registers.
+// is an array in memory: compilers for CPUs take seconds for wide states in registers. In a group, whether
+// loops over the numbers are unrolled.
 layout(constant_id = ID_UNROLLED) const bool UNROLLED = true;
 
 #ifdef GROUPED
