@@ -33,12 +33,15 @@ from gpu_executor.hashes import (
     rpo,
 )
 from gpu_executor.hashes.poseidon2 import INSTANCES
+from gpu_executor.hashes.sponge import Sponge
 from gpu_executor.kernels import elements, modules
 from gpu_executor.kernels import field_hashes as field_hash_kernels
 from gpu_executor.ops import field_hashes as field_hash_ops
+from gpu_executor.ops.field_hashes import MAX_GROUPED_LOAD, Mode, choose_lanes
 from tests.support.f64_emulation import compile_emulated
 from tests.support.hash_packages import Request, hash_with_node
 from tests.support.narrow_devices import open_described_gpu
+from tests.support.plans import describe_device
 from tests.support.swiftshader import open_swiftshader
 
 VECTORS = json.loads(
@@ -62,6 +65,20 @@ MAKERS: dict[str, Callable[[], FieldHash]] = {
     "mimc7": lambda: mimc7(3),
     "mimc-sponge": lambda: mimc_sponge(5, outputs=3),
 }
+
+
+EVERY_KIND = [
+    "poseidon2-plonky3-babybear-16",
+    "poseidon2-plonky3-mersenne31-16",
+    "poseidon2-plonky3-goldilocks-8",
+    "poseidon2-horizen-goldilocks-12",
+    "poseidon2-noir-bn254_fr-4",
+    "poseidon-bn254-2",
+    "poseidon-plonky2",
+    "rpo",
+    "mimc7",
+]
+"""One of each kernel and family of primes, and both matrices of Poseidon2."""
 
 
 def read(values: list[str]) -> list[int]:
@@ -345,7 +362,7 @@ def test_arrays_larger_than_a_binding_are_hashed() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("name", EVERY_KIND)
 def test_swiftshader_hashes_as_the_host(name: str) -> None:
     """Without 64-bit integers."""
     with open_swiftshader() as device:
@@ -353,7 +370,7 @@ def test_swiftshader_hashes_as_the_host(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("name", EVERY_KIND)
 def test_webgpu_hashes_as_the_host(name: str) -> None:
     with gx.WgpuExecutor() as device:
         check_on_device(device, MAKERS[name]())
@@ -374,7 +391,12 @@ def like_a_gpu(
         for module in (elements, field_hash_kernels):
             monkeypatch.setattr(module, "load_spirv", load_emulated)
         monkeypatch.setitem(vars(memory), "f64_limbs", True)
-    monkeypatch.setattr(field_hash_ops, "_is_unrolled", lambda *_: True)
+    choose = field_hash_ops._is_unrolled
+    monkeypatch.setattr(
+        field_hash_ops,
+        "_is_unrolled",
+        lambda device, permutation, lanes: lanes == 1 or choose(device, permutation, lanes),
+    )
     caches = elements._make_kernel, field_hash_kernels.hash_kernel
     for each in caches:
         each.cache_clear()
@@ -395,6 +417,139 @@ def test_kernels_of_gpus_hash_as_the_host(
 ) -> None:
     """States in registers, and f64 limbs: what lavapipe does not choose."""
     check_on_device(like_a_gpu, MAKERS[name]())
+
+
+@pytest.mark.usefixtures("in_groups")
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in LARGE if "mimc" not in name])
+def test_groups_of_gpus_hash_as_the_host(like_a_gpu: gx.PersistentVulkanBackend, name: str) -> None:
+    """With limbs of both kinds."""
+    check_on_device(like_a_gpu, MAKERS[name]())
+
+
+# --- groups of invocations ---
+
+
+@pytest.fixture
+def in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups absorb all rows, also on CPUs."""
+
+    def choose(_info: DeviceInfo, permutation: field_hash_ops.HashPermutation, _count: int) -> int:
+        return field_hash_kernels.count_lanes(permutation.module, permutation.width)
+
+    monkeypatch.setattr(field_hash_ops, "choose_lanes", choose)
+
+
+GROUPED = [name for name in MAKERS if "mimc" not in name]
+
+
+@pytest.fixture(scope="module")
+def in_subgroups_of_64() -> Iterator[gx.PersistentVulkanBackend]:
+    """A device whose work-groups have several groups; two of them, so that each has more rows."""
+
+    def describe(info: DeviceInfo) -> DeviceInfo:
+        limits = dataclasses.replace(
+            info.limits, subgroup_size=64, max_work_group_count=(2, 65535, 65535)
+        )
+        return dataclasses.replace(info, limits=limits)
+
+    with open_described_gpu(describe) as device:
+        yield device
+
+
+@pytest.mark.usefixtures("in_groups")
+@pytest.mark.parametrize("name", GROUPED)
+def test_groups_of_invocations_hash_as_the_host(gpu: gx.PersistentVulkanBackend, name: str) -> None:
+    check_on_device(gpu, MAKERS[name]())
+
+
+@pytest.mark.usefixtures("in_groups")
+@pytest.mark.slow
+@pytest.mark.parametrize("inputs", range(1, 17))
+def test_groups_of_every_width_hash_as_the_host(
+    gpu: gx.PersistentVulkanBackend, inputs: int
+) -> None:
+    hashed = poseidon(BN254_FR, inputs, outputs=inputs)
+    rows = BN254_FR.random((5, inputs), inputs)
+    assert_equal(hashed.hash(gpu.to_device(rows)), hashed.hash(rows))
+
+
+@pytest.mark.usefixtures("in_groups")
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 50])
+def test_any_number_of_rows_is_hashed_by_groups(
+    in_subgroups_of_64: gx.PersistentVulkanBackend, count: int
+) -> None:
+    """A work-group has four groups: one less, one more, and more rows than groups."""
+    hashed, rows = poseidon(GOLDILOCKS), GOLDILOCKS.random((count, 19), count)
+    assert_equal(hashed.hash(in_subgroups_of_64.to_device(rows)), hashed.hash(rows))
+
+
+@pytest.mark.parametrize("form", ["single", "grouped"])
+@pytest.mark.parametrize("mode", Mode)
+def test_sponges_of_any_layout_are_the_same_in_both_forms(
+    request: pytest.FixtureRequest,
+    in_subgroups_of_64: gx.PersistentVulkanBackend,
+    mode: Mode,
+    form: str,
+) -> None:
+    """Several blocks, the last one short, and outputs of several permutations."""
+    layout = Sponge("own", 5, first=2, mode=mode, outputs=8, output_first=1, squeezed=3)
+    hashed = FieldHash("own", poseidon(GOLDILOCKS).permutation, layout, "sponge")
+    rows = GOLDILOCKS.random((6, 12), 1)
+    if form == "grouped":
+        request.getfixturevalue("in_groups")
+    assert_equal(hashed.hash(in_subgroups_of_64.to_device(rows)), hashed.hash(rows))
+
+
+def test_a_gpu_hashes_few_rows_with_groups_and_many_without() -> None:
+    info = dataclasses.replace(describe_device(), kind="discrete", execution_lanes=256)
+    most = 256 * MAX_GROUPED_LOAD // 16
+    permutation = rpo().permutation
+    assert choose_lanes(info, permutation, most) == 16
+    assert choose_lanes(info, permutation, most + 1) == 1
+    assert choose_lanes(dataclasses.replace(info, kind="cpu"), permutation, 1) == 1
+    assert choose_lanes(info, mimc7().permutation, 1) == 1  # it has no form for groups
+    widths = {2: 2, 3: 4, 5: 8, 17: 32}
+    for width, lanes in widths.items():
+        assert choose_lanes(info, poseidon(BN254_FR, width - 1).permutation, 1) == lanes
+
+
+def test_both_forms_hash_the_levels_of_a_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    lanes: list[int] = []
+    make_kernel = field_hash_kernels.hash_kernel
+
+    def note_lanes(*args: Any, **options: Any) -> gx.Kernel:
+        lanes.append(options["lanes"])
+        return make_kernel(*args, **options)
+
+    monkeypatch.setattr(field_hash_ops, "hash_kernel", note_lanes)
+    hashed, leaves = poseidon2(BABYBEAR), BABYBEAR.random((64, 8), 1)
+    expected = gx.MerkleTree(leaves, hash=hashed).root
+
+    def describe(info: DeviceInfo) -> DeviceInfo:
+        return dataclasses.replace(info, kind="discrete", execution_lanes=128 // MAX_GROUPED_LOAD)
+
+    with open_described_gpu(describe) as device:
+        tree = gx.MerkleTree(device.to_device(leaves), hash=hashed)
+        assert_equal(tree.root, expected)
+    assert lanes == [1, 1, 16, 16, 16, 16]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("in_groups")
+@pytest.mark.parametrize("name", [name for name in EVERY_KIND if name in GROUPED])
+def test_groups_hash_as_the_host_on_swiftshader(name: str) -> None:
+    """Without 64-bit integers, also in shared memory."""
+    with open_swiftshader() as device:
+        check_on_device(device, MAKERS[name]())
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("in_groups")
+@pytest.mark.parametrize("name", [name for name in EVERY_KIND if name in GROUPED])
+def test_groups_hash_as_the_host_on_webgpu(name: str) -> None:
+    with gx.WgpuExecutor() as device:
+        check_on_device(device, MAKERS[name]())
 
 
 def test_the_cpu_backend_hashes() -> None:

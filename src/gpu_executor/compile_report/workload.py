@@ -421,8 +421,9 @@ def _make_poseidon(field: Field) -> Poseidon:
 
 
 def _record_field_hash(device: RecordingDevice, hashed: FieldHash) -> None:
+    """Groups of invocations hash few rows; of many, each invocation has its own."""
     length = hashed.sponge.length or hashed.width
-    for count in (FEW, MANY):
+    for count in (1, FEW, MANY):
         hashed.hash(_make_elements(device, hashed.field, count, length))
 
 

@@ -4,9 +4,10 @@ A source in `glsl/` becomes one module. Sources in the folders of `glsl/` are co
 families of primes: `<family>_<operation>.spv`. The family `f64_limbs` has only the kernels that
 multiply. Families of small elements also have packed kernels: `<family>_packed_<operation>.spv`.
 Sums, differences and products also have checked kernels: `wide_checked_<operation>.spv`, for every
-prime. Kernels on points of curves are compiled for each degree of the curve's field,
-and for CPUs in another variant: `curve1_<operation>.spv`, `curve1_serial_<operation>.spv`. Byte
-hashes are compiled for each variant of their messages: `sha256_rows.spv`.
+prime. Hashes of field elements also have kernels for groups of invocations:
+`wide_grouped_poseidon.spv`. Kernels on points of curves are compiled for each degree of the curve's
+field, and for CPUs in another variant: `curve1_<operation>.spv`, `curve1_serial_<operation>.spv`.
+Byte hashes are compiled for each variant of their messages: `sha256_rows.spv`.
 
 The ids of specialization constants are written to `glsl/spec_ids.glsl`, from the list `SpecId`.
 
@@ -43,6 +44,7 @@ from gpu_executor.kernels.families import (
     SCALAR_FAMILIES,
     module_name,
 )
+from gpu_executor.kernels.field_hashes import GROUPED_HASHES
 from gpu_executor.kernels.modules import SpecId
 
 GLSL = Path(__file__).parent / "glsl"
@@ -80,6 +82,7 @@ class Source:
     family: str | None = None
     packed: bool = False
     checked: bool = False
+    grouped: bool = False
     degree: int = 0
     """Of the curve's field, for kernels on points."""
     variant: str = ""
@@ -96,7 +99,13 @@ class Source:
             return curve_module_name(self.path.stem, self.degree, self.variant)
         if self.family is None:
             return self.path.stem
-        return module_name(self.family, self.path.stem, packed=self.packed, checked=self.checked)
+        return module_name(
+            self.family,
+            self.path.stem,
+            packed=self.packed,
+            checked=self.checked,
+            grouped=self.grouped,
+        )
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -105,15 +114,17 @@ class Source:
             return (f"-D{self.messages.upper()}",)
         if self.degree:
             return (f"-DDEGREE={self.degree}", *VARIANT_OPTIONS[self.variant])
-        if self.family == "f64_limbs":
-            return ("-DFAMILY_WIDE", "-DF64_LIMBS")
         if self.family is None:
             return ()
         options = [f"-DFAMILY_{self.family.upper()}"]
+        if self.family == "f64_limbs":
+            options = ["-DFAMILY_WIDE", "-DF64_LIMBS"]
         if self.packed:
             options.append(f"-DPACKED={PACKED_ELEMENTS[self.family]}")
         if self.checked:
             options.append("-DCHECKED")
+        if self.grouped:
+            options.append("-DGROUPED")
         return tuple(options)
 
     @property
@@ -140,6 +151,11 @@ def sources() -> list[Source]:
         Source(GLSL / "elements" / f"{operation}.comp", "wide", checked=True)
         for operation in CHECKABLE
     ]
+    grouped = [
+        Source(source.path, source.family, grouped=True)
+        for source in by_family
+        if source.path.stem in GROUPED_HASHES
+    ]
     curves = [
         Source(path, degree=degree, variant=variant)
         for path in (GLSL / "curves").glob("*.comp")
@@ -151,7 +167,7 @@ def sources() -> list[Source]:
         for path in (GLSL / "byte_hashes").glob("*.comp")
         for variant in list_hash_variants(path.stem)
     ]
-    found = plain + by_family + packed + checked + curves + byte_hashes
+    found = plain + by_family + packed + checked + grouped + curves + byte_hashes
     found = [source for source in found if source.exists]
     return sorted(found, key=lambda source: f"{source.stem}.spv")
 

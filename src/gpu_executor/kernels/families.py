@@ -66,9 +66,11 @@ def module_family(prime: Prime, module: str, *, f64_limbs: bool) -> str:
     return own
 
 
-def module_name(kind: str, module: str, *, packed: bool = False, checked: bool = False) -> str:
-    """Return the name of a family's module, or of its packed or checked variant."""
-    return f"{kind}{'_packed' * packed}{'_checked' * checked}_{module}"
+def module_name(
+    kind: str, module: str, *, packed: bool = False, checked: bool = False, grouped: bool = False
+) -> str:
+    """Return the name of a family's module, or of its packed, checked or grouped variant."""
+    return f"{kind}{'_packed' * packed}{'_checked' * checked}{'_grouped' * grouped}_{module}"
 
 
 def in_montgomery_form(prime: Prime) -> bool:

@@ -20,6 +20,7 @@ from gpu_executor.kernels.families import (
     family_constants,
     family_push,
     module_family,
+    module_name,
 )
 from gpu_executor.kernels.modules import F64_LIMB_BITS, SpecId, load_interface, load_spirv
 from gpu_executor.kernels.passes import make_pass_kernel, tune_per_invocation
@@ -34,6 +35,9 @@ MIN_TOP_BITS = 16
 SEVENTH_ROOT_ITERATIONS = 3 + 6 + 12 + 6 + 31 + 5
 """Iterations of the loops of take_seventh_root (glsl/field_hashes/goldilocks/rescue.comp)."""
 WIDE_FAMILIES = ("wide", "f64_limbs")
+GROUPED_HASHES = ("poseidon", "poseidon2", "rescue")
+"""The modules that also have a form in which a group of invocations computes a permutation, each
+with one element of the state. MiMC raises one element at a time."""
 
 
 @functools.cache
@@ -45,14 +49,17 @@ def hash_kernel(
     *,
     unrolled: bool,
     f64_limbs: bool,
+    lanes: int = 1,
 ) -> Kernel:
     """Return the kernel `glsl/field_hashes/<module>.comp` for states of `width` elements.
 
+    `lanes` invocations share a state, as many as `count_lanes` says, or one has all of it.
     `parameters` are the permutation's own specialization constants. Push words: the length of a
     row, the rate, the layout, the numbers of blocks and of outputs (glsl/field_hashes/sponge.glsl).
     """
     kind = module_family(prime, module, f64_limbs=f64_limbs)
-    interface = load_interface(f"{kind}_{module}")
+    code = module_name(kind, module, grouped=lanes > 1)
+    interface = load_interface(code)
     limbs = hash_limbs(prime, width, kind)
     if module == "poseidon2":
         _check_top_limb(prime, limbs)
@@ -61,18 +68,25 @@ def hash_kernel(
         **family_constants(prime, kind, interface, limbs),
         SpecId.WIDTH: width,
         SpecId.UNROLLED: unrolled,
+        SpecId.LANES: lanes,
         **dict(parameters),
     }
     number = np.uint32 if kind in WIDE_FAMILIES else prime.element_dtype
     return make_pass_kernel(
-        load_spirv(f"{kind}_{module}"),
-        f"{prime.name}_{module}_{width}",
+        load_spirv(code),
+        f"{prime.name}_{module}_{width}" + f"_by_{lanes}" * (lanes > 1),
         3,
         [prime.element_dtype, number, number, prime.element_dtype],
         constants={spec_id: value for spec_id, value in known.items() if spec_id in present},
         push=family_push(prime, kind, interface, limbs),
         tuning=tune_per_invocation(present),
     )
+
+
+def count_lanes(module: str, width: int) -> int:
+    """Return the invocations of a group: a power of two, one for each element; 1 where the module
+    has no groups."""
+    return 1 << (width - 1).bit_length() if module in GROUPED_HASHES else 1
 
 
 def hash_limbs(prime: Prime, width: int, kind: str) -> LimbLayout | None:

@@ -126,6 +126,7 @@ class SpecId(IntEnum):
     ODD_PART = 148
     TWO_ADICITY = 149
     SUM_LIMIT = 150
+    LANES = 151
     DEGREE = 170
     VALUES_DEGREE = 171
     LOG_ARITY = 172

@@ -1,6 +1,7 @@
 """Rows of field elements, absorbed by a permutation: the digests of many rows at once.
 
-By steps this is one dispatch, whose invocations absorb a row each. On NumPy arrays all rows are
+By steps this is one dispatch, whose invocations absorb a row each, or in which a group of
+invocations absorbs a row (`choose_lanes`). On NumPy arrays all rows are
 absorbed together: a number of the state is a column with one entry for each row.
 """
 
@@ -16,11 +17,14 @@ import numpy.typing as npt
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.calls.dispatch import ArrayDevice, Dispatch
 from gpu_executor.common.lean_dataclass import dataclass
+from gpu_executor.device_info import DeviceInfo
 from gpu_executor.device_profiles import get_profile
 from gpu_executor.errors import DeviceLacksError
+from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.families import PACKED_ELEMENTS, module_family
 from gpu_executor.kernels.field_hashes import (
     count_iterations,
+    count_lanes,
     encode_initial,
     encode_numbers,
     hash_kernel,
@@ -40,6 +44,13 @@ MAX_COLUMN_BITS = 31
 """Bits of the largest modulus whose columns are uint64."""
 MAX_UNROLLED_WIDTH = 6
 """Numbers of several words that a GPU keeps in registers."""
+MAX_GROUPED_LOAD = 1
+"""Invocations of groups, for each one that a device executes at the same time, up to which groups
+absorb rows. To be measured: 1 is where each row's own invocation begins to leave nothing idle that
+its group would use."""
+MAX_GROUP_WORK_GROUP = 64
+"""Invocations of a work-group of groups; of numbers of 26 limbs they need 13 KiB of shared memory,
+and every device has 16 KiB."""
 
 
 class Mode(IntEnum):
@@ -155,13 +166,15 @@ def _absorb_by_steps(
     if absorption.permutations > _count_permutations(device, permutation):
         return _absorb_by_blocks(permutation, absorption, rows, digests)
     f64_limbs = with_f64_limbs(device, prime)
+    lanes = choose_lanes(device.info, permutation, count)
     kernel = hash_kernel(
         prime,
         permutation.module,
         permutation.width,
         permutation.parameters,
-        unrolled=_is_unrolled(device, permutation),
+        unrolled=_is_unrolled(device, permutation, lanes),
         f64_limbs=f64_limbs,
+        lanes=lanes,
     )
     kind = module_family(prime, permutation.module, f64_limbs=f64_limbs)
     options: dict[str, Any] = {"f64_limbs": f64_limbs, "module": permutation.module}
@@ -174,20 +187,16 @@ def _absorb_by_steps(
         ("constants of a permutation", permutation, kind),
         lambda: device.put(encode_numbers(prime, width, permutation.list_constants(), **options)),
     )
-    vector = PACKED_ELEMENTS.get(kind, 1) if can_pack([rows, digests]) else 1
+    packs = lanes == 1 and can_pack([rows, digests])
+    vector = PACKED_ELEMENTS.get(kind, 1) if packs else 1
     push_words = absorption.push_words(vector)
     # Rows that one binding cannot hold are hashed in parts.
     row_bytes = prime.element_bytes * max(absorption.length, outputs)
     most = max(device.info.limits.max_storage_buffer_range // row_bytes, 1)
     device.submit(
         [
-            Dispatch(
-                kernel,
-                (rows[part], initial, constants, digests[part]),
-                rows[part].shape[0],
-                push_words,
-                grid_stride=True,
-                overwrites=True,
+            _make_dispatch(
+                kernel, (rows[part], initial, constants, digests[part]), push_words, lanes
             )
             for part in elementwise.split_axes((count,), most)
         ]
@@ -239,9 +248,50 @@ def _absorb_by_blocks(
     return digests
 
 
-def _is_unrolled(device: ArrayDevice, permutation: HashPermutation) -> bool:
+def _make_dispatch(
+    kernel: Kernel, arrays: tuple[DeviceArray, ...], push_words: tuple[int, ...], lanes: int
+) -> Dispatch:
+    """The dispatch that absorbs rows, the first of the arrays, with `lanes` invocations for each.
+
+    A work-group of groups is one subgroup where that has so many invocations: its barriers are the
+    cheapest then, and few rows reach most multiprocessors.
+    """
+    rows = arrays[0]
+    count, work_group, groups = rows.shape[0], None, None
+    if lanes > 1:
+        subgroup = rows.storage.device.info.limits.subgroup_size
+        work_group = max(lanes, min(subgroup, MAX_GROUP_WORK_GROUP))
+        groups = -(-count * lanes // work_group)
+    return Dispatch(
+        kernel,
+        arrays,
+        count,
+        push_words,
+        groups=groups,
+        grid_stride=True,
+        work_group=work_group,
+        overwrites=True,
+    )
+
+
+def choose_lanes(info: DeviceInfo, permutation: HashPermutation, count: int) -> int:
+    """The invocations that share a state: 1, or as many as a group has.
+
+    A group takes fewer steps for a state than one invocation, but more work in all: some of its
+    lanes are idle in partial rounds, or always. So groups absorb rows where they find invocations
+    that would be idle otherwise. A CPU runs the invocations of a group one after another.
+    """
+    lanes = count_lanes(permutation.module, permutation.width)
+    fits = count * lanes <= MAX_GROUPED_LOAD * info.parallelism
+    return lanes if fits and info.kind != "cpu" else 1
+
+
+def _is_unrolled(device: ArrayDevice, permutation: HashPermutation, lanes: int) -> bool:
     """Whether the state is in registers: states of small elements, except those of dense matrices
-    on CPUs, and narrow ones of large elements on GPUs."""
+    on CPUs, and narrow ones of large elements on GPUs. Invocations of groups have no state in
+    registers; without loops, sums of large elements would need more registers than there are."""
+    if lanes > 1:
+        return not is_wide(permutation.prime)
     if device.info.kind == "cpu":
         return permutation.module == "poseidon2" and not is_wide(permutation.prime)
     return not is_wide(permutation.prime) or permutation.width <= MAX_UNROLLED_WIDTH

@@ -23,8 +23,19 @@ const uint SPARSE = LAST_MATRIX + WIDTH * WIDTH;
 
 bool is_full;
 uint round_constants, matrix;
-NUMBER first_number;
 SUM sum;
+
+void add_lane_term(uint row, uint lane) {
+    NUMBER x, factor;
+    get_shared(lane, x);
+    load_constant(row + lane, factor);
+    add_term(x, factor, lane, sum);
+}
+
+#ifdef GROUPED
+#include "poseidon_group.glsl"
+#else
+NUMBER first_number;
 
 // Both kinds of rounds have the same code, so that there is less of it to compile and to fetch.
 void power_lane(uint lane) {
@@ -35,13 +46,6 @@ void power_lane(uint lane) {
     n_add_factor(x, added, x);
     n_power(x, x);
     put_state(lane, x);
-}
-
-void add_lane_term(uint row, uint lane) {
-    NUMBER x, factor;
-    get_state(lane, x);
-    load_constant(row + lane, factor);
-    add_term(x, factor, lane, sum);
 }
 
 // A row of the matrix times the state; in partial rounds, a number of the first column times the first
@@ -71,6 +75,13 @@ void mix_lane(uint lane) {
     put_mixed(lane, x);
 }
 
+void mix() {
+    get_state(0, first_number);
+    EACH_LANE(mix_lane, WIDTH)
+    EACH_LANE(take_mixed, WIDTH)
+}
+#endif
+
 void permute() {
     [[dont_unroll]] for (uint r = 0; r < FULL_ROUNDS + PARTIAL_ROUNDS; ++r) {
         is_full = r < HALF || r >= HALF + PARTIAL_ROUNDS;
@@ -81,9 +92,7 @@ void permute() {
             matrix = round_constants + 1;
         }
         EACH_LANE(power_lane, WIDTH)
-        get_state(0, first_number);
-        EACH_LANE(mix_lane, WIDTH)
-        EACH_LANE(take_mixed, WIDTH)
+        mix();
     }
 }
 

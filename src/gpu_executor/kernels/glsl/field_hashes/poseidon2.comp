@@ -54,6 +54,9 @@ void permute() {
     }
 }
 #else
+#ifdef GROUPED
+void power_lanes() { EACH_LANE(power_lane, WIDTH) }
+#else
 // Constants of full rounds move in vectors of 16 bytes: the width is a multiple of 4.
 layout(set = 0, binding = 2, std430) readonly buffer ConstantVectors { VECTOR constant_vectors[]; };
 
@@ -65,12 +68,23 @@ void power_vector(uint first) {
     }
 }
 
+void power_lanes() {
+    [[unroll]] for (uint at = 0; at + SCALARS_PER_VECTOR <= WIDTH; at += SCALARS_PER_VECTOR) {
+        power_vector(at);
+    }
+}
+
+void run_partial_round() {
+    power_lane(0);
+    mix_internally();
+}
+#endif
+
 void run_full_rounds(uint first) {
+    is_full = true;
     [[dont_unroll]] for (uint r = first; r < first + HALF; ++r) {
         round_constants = r * WIDTH;
-        [[unroll]] for (uint at = 0; at + SCALARS_PER_VECTOR <= WIDTH; at += SCALARS_PER_VECTOR) {
-            power_vector(at);
-        }
+        power_lanes();
         mix_externally();
     }
 }
@@ -80,8 +94,7 @@ void permute() {
     run_full_rounds(0);
     [[dont_unroll]] for (uint r = 0; r < PARTIAL_ROUNDS; ++r) {
         round_constants = PARTIAL_CONSTANTS + r;
-        power_lane(0);
-        mix_internally();
+        run_partial_round();
     }
     reduce_lanes();
     run_full_rounds(HALF);

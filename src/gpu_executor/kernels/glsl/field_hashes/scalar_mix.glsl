@@ -1,24 +1,16 @@
 // The matrices of Poseidon2 in families whose elements are one integer.
 
-ELEMENT total, total1, total2, total3;
-
 // total + x, and x if it is the first term.
 void add_term_to(uint i, ELEMENT x, inout ELEMENT total) {
     if (i == 0) total = x;
     else f_add(total, x, total);
 }
 
-void add_to_total(uint lane) { add_term_to(lane, state[lane], total); }
-
 void n_double(NUMBER x, out NUMBER z) { f_add(x, x, z); }
 
-// Multiplies numbers 4 i to 4 i + 3 by the matrix of blocks, and adds the results to the totals.
-void mix_block(uint i) {
-    NUMBER a, b, c, d, ab, cd;
-    get_state(4 * i, a);
-    get_state(4 * i + 1, b);
-    get_state(4 * i + 2, c);
-    get_state(4 * i + 3, d);
+// Multiplies four numbers by the matrix of blocks.
+void multiply_block(inout NUMBER a, inout NUMBER b, inout NUMBER c, inout NUMBER d) {
+    NUMBER ab, cd;
     n_add(a, b, ab);
     n_add(c, d, cd);
     if (CIRCULANT) {
@@ -49,6 +41,23 @@ void mix_block(uint i) {
         n_copy(ab, b);
         n_copy(cd, d);
     }
+}
+
+#ifdef GROUPED
+#include "group_mix.glsl"
+#else
+ELEMENT total, total1, total2, total3;
+
+void add_to_total(uint lane) { add_term_to(lane, state[lane], total); }
+
+// Multiplies numbers 4 i to 4 i + 3 by the matrix of blocks, and adds the results to the totals.
+void mix_block(uint i) {
+    NUMBER a, b, c, d;
+    get_state(4 * i, a);
+    get_state(4 * i + 1, b);
+    get_state(4 * i + 2, c);
+    get_state(4 * i + 3, d);
+    multiply_block(a, b, c, d);
     put_state(4 * i, a);
     put_state(4 * i + 1, b);
     put_state(4 * i + 2, c);
@@ -166,3 +175,4 @@ void mix_internally() {
     // total - 2 x is shorter in this form.
     if (get_code(0) == (NEGATIVE | MULTIPLE | 2)) f_sub(rest, first, state[0]);
 }
+#endif

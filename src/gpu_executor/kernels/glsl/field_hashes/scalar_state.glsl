@@ -1,5 +1,6 @@
 // The state of a permutation in families whose elements are one integer.
 
+#ifndef GROUPED
 ELEMENT state[WIDTH];
 ELEMENT mixed[WIDTH];
 
@@ -7,6 +8,7 @@ void get_state(uint i, out NUMBER z) { z = state[i]; }
 void put_state(uint i, NUMBER x) { state[i] = x; }
 void put_mixed(uint i, NUMBER x) { mixed[i] = x; }
 void take_mixed(uint i) { state[i] = mixed[i]; }
+#endif
 
 void n_zero(out NUMBER z) { z = ELEMENT(0); }
 void n_add(NUMBER x, NUMBER y, out NUMBER z) { f_add(x, y, z); }

@@ -1,4 +1,5 @@
-// The sponge around a permutation: one invocation absorbs a row of elements and writes its digest.
+// The sponge around a permutation: one invocation, or a group of them with GROUPED, absorbs a row of
+// elements and writes its digest.
 // The kernel defines `permute`, and includes this file last.
 //
 // The state begins as the first WIDTH numbers of `initial`; the next one, M^2 / R, converts elements to
@@ -70,7 +71,8 @@ void squeeze_lane(uint lane) {
     store_digest(sponge_row * outputs + at, element);
 }
 
-#ifndef FAMILY_WIDE
+#if !defined(FAMILY_WIDE) && !defined(GROUPED)
+#define LOADS_VECTORS
 // With VECTORS, all indices and lengths are multiples of the elements in a vector of 16 bytes, and elements
 // replace numbers of the state.
 layout(set = 0, binding = 0, std430) readonly buffer RowVectors { VECTOR row_vectors[]; };
@@ -99,25 +101,40 @@ void squeeze_vectors() {
 }
 #endif
 
+void hash_row() {
+    EACH_LANE(begin_lane, WIDTH)
+    uint permutations = blocks + (outputs - 1) / (sponge_layout >> 24);
+    for (sponge_block = 0; sponge_block < permutations; ++sponge_block) {
+#ifdef LOADS_VECTORS
+        if ((sponge_layout >> 8 & VECTORS) != 0) {
+            absorb_vectors();
+        } else
+#endif
+        if (sponge_block < blocks) { EACH_LANE(absorb_lane, WIDTH) }
+        permute();
+#ifdef LOADS_VECTORS
+        if ((sponge_layout >> 8 & VECTORS) != 0) {
+            if (sponge_block + 1 == blocks) squeeze_vectors();
+        } else
+#endif
+        if (sponge_block + 1 >= blocks) { EACH_LANE(squeeze_lane, WIDTH) }
+    }
+}
+
+#ifdef GROUPED
+// All invocations of a work-group run the loop equally often.
+void main() {
+    for (uint first = gl_WorkGroupID.x * GROUPS; first < count; first += gl_NumWorkGroups.x * GROUPS) {
+        sponge_row = first + gl_LocalInvocationID.x / LANES;
+        own_lane = sponge_row < count ? gl_LocalInvocationID.x % LANES : LANES;
+        hash_row();
+    }
+}
+#else
 void main() {
     EACH_ELEMENT(t) {
         sponge_row = t;
-        EACH_LANE(begin_lane, WIDTH)
-        uint permutations = blocks + (outputs - 1) / (sponge_layout >> 24);
-        for (sponge_block = 0; sponge_block < permutations; ++sponge_block) {
-#ifndef FAMILY_WIDE
-            if ((sponge_layout >> 8 & VECTORS) != 0) {
-                absorb_vectors();
-            } else
-#endif
-            if (sponge_block < blocks) { EACH_LANE(absorb_lane, WIDTH) }
-            permute();
-#ifndef FAMILY_WIDE
-            if ((sponge_layout >> 8 & VECTORS) != 0) {
-                if (sponge_block + 1 == blocks) squeeze_vectors();
-            } else
-#endif
-            if (sponge_block + 1 >= blocks) { EACH_LANE(squeeze_lane, WIDTH) }
-        }
+        hash_row();
     }
 }
+#endif

@@ -38,7 +38,7 @@ uint64_t weighted_sum[LIMBS];
 
 void add_weighted(uint weights, uint lane) {
     NUMBER x;
-    get_state(lane, x);
+    get_shared(lane, x);
     uint64_t weight = uint64_t(weights >> (4 * lane) & 15);
     [[unroll]] for (uint k = 0; k < LIMBS; ++k) weighted_sum[k] += weight * x[k];
 }
@@ -63,6 +63,7 @@ void mix_lane(uint row) {
 }
 
 void mix() {
+    share_state();
     EACH_LANE(mix_lane, WIDTH)
     EACH_LANE(take_mixed, WIDTH)
 }

@@ -1,5 +1,6 @@
 // The state of a permutation in the family WIDE: WIDTH * LIMBS limbs.
 
+#ifndef GROUPED
 const uint STATE_LIMBS = WIDTH * LIMBS;
 LIMB state[STATE_LIMBS];
 LIMB mixed[STATE_LIMBS];
@@ -19,6 +20,7 @@ void put_mixed(uint i, NUMBER x) {
 void take_mixed(uint i) {
     [[unroll]] for (uint k = 0; k < LIMBS; ++k) state[i * LIMBS + k] = mixed[i * LIMBS + k];
 }
+#endif
 
 void n_zero(out NUMBER z) {
     [[unroll]] for (uint k = 0; k < LIMBS; ++k) z[k] = 0;

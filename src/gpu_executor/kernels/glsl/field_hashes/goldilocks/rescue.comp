@@ -65,7 +65,7 @@ void root_lane(uint lane) {
 
 void add_lane_term(uint row, uint lane) {
     uint64_t x, factor;
-    get_state(lane, x);
+    get_shared(lane, x);
     load_constant(MATRIX + (lane + WIDTH - row) % WIDTH, factor);
     low_sum += (x & EPSILON) * factor;
     high_sum += (x >> 32) * factor;
@@ -87,6 +87,7 @@ void mix_lane(uint row) {
 void permute() {
     [[dont_unroll]] for (uint r = 0; r < 2 * ROUNDS; ++r) {
         round_constants = r * WIDTH;
+        share_state();
         EACH_LANE(mix_lane, WIDTH)
         EACH_LANE(take_mixed, WIDTH)
         if (r % 2 == 0) { EACH_LANE(power_lane, WIDTH) }
