@@ -57,7 +57,7 @@ class Settings:
         queued_bytes (int | None): Most bytes that the waiting jobs of an executor may read
             together; None: no limit.
         when_full (str): What `submit` does then: "block" waits, "raise" raises `QueueFullError`.
-        cache_dir (Path | None): The folder of the pipeline cache, of SPIR-V compiled from GLSL and
+        cache_dir (Path | None): The folder of compiled pipelines, of SPIR-V compiled from GLSL and
             of the calibration; None stores nothing on disk.
         calibrate (bool): Whether the device is calibrated automatically, if `cache_dir` is set to
             store the result.

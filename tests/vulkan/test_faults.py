@@ -37,6 +37,7 @@ IN_A_CALL = [
     "vkCreateDescriptorSetLayout",
     "vkCreatePipelineLayout",
     "vkCreateShaderModule",
+    "vkCreatePipelineCache",
     "vkCreateComputePipelines",
     "vkCreateDescriptorPool",
     "vkAllocateDescriptorSets",
@@ -51,7 +52,6 @@ IN_OPENING = [
     "vkEnumerateInstanceLayerProperties",
     "vkEnumeratePhysicalDevices",
     "vkCreateDevice",
-    "vkCreatePipelineCache",
     "vkCreateSemaphore",
 ]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -87,11 +86,10 @@ assert binding.count_live_objects()
 
 @pytest.mark.parametrize(("ending", "status"), [("", 0), ("raise SystemExit(3)", 3)])
 def test_an_interpreter_that_exits_without_close_frees_everything(
-    run_python: RunPython, tmp_path: Path, ending: str, status: int
+    run_python: RunPython, ending: str, status: int
 ) -> None:
-    ran = run_python(ENDS_WITHOUT_CLOSE + ending, GPU_CACHE_DIR=str(tmp_path))
+    ran = run_python(ENDS_WITHOUT_CLOSE + ending)
     assert (ran.returncode, ran.stdout, ran.stderr) == (status, "at the end {}\n", "")
-    assert list(tmp_path.iterdir())  # the pipeline cache was saved at exit
 
 
 def use_normally(backend: Any) -> None:

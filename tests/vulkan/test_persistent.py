@@ -18,6 +18,7 @@ from gpu_executor.kernels.catalogue import field_kernel
 from gpu_executor.kernels.modules import SpecId
 from gpu_executor.primes import BLS12_381_FQ, Prime, words
 from gpu_executor.vulkan import binding, prepared_call
+from gpu_executor.vulkan.disk_cache import PipelineFiles
 from gpu_executor.vulkan.pipeline import PipelineCache
 from gpu_executor.vulkan.session import Session
 from gpu_executor.vulkan.slot import MAX_RECORDINGS
@@ -117,7 +118,8 @@ def pipelines(session: Session) -> Any:
     made: list[PipelineCache] = []
 
     def make(most: int) -> PipelineCache:
-        made.append(PipelineCache(session.resources.device, binding.vk.ffi.NULL, capacity=most))
+        device = session.resources.device
+        made.append(PipelineCache(device, PipelineFiles(device, None), capacity=most))
         return made[-1]
 
     yield make

@@ -100,9 +100,10 @@ def _list_devices() -> str:
 def _open_device() -> str:
     with closing(Session(Settings.from_environment())) as session:
         info = session.info
+    described = f"{info.name}, {info.driver} {info.driver_version}"
     if "shaderInt64" not in info.features:
-        return f"{info.name}, but without shaderInt64: it cannot multiply field elements"
-    return f"{info.name}, {info.driver} {info.driver_version}"
+        return f"{described}; kernels with 64-bit integers run on pairs of words"
+    return described
 
 
 def _compute() -> str:

@@ -314,7 +314,7 @@ class PersistentVulkanBackend(DeviceArrays):
         return list(self._session.instance.messages)
 
     def close(self) -> None:
-        """Wait for running calls, save the pipeline cache, free everything.
+        """Wait for running calls and free everything.
 
         Closing twice does nothing.
         """

@@ -1,12 +1,14 @@
 """Compute pipelines, and an LRU cache of them.
 
 A pipeline is created at its first use and cached under the SHA-256 of its SPIR-V and its
-specialization constants. Where the device has no 64-bit integers, the code is lowered to pairs of
-words first. Where the driver compiles slowly, loops over many limbs stay loops.
+specialization constants; on disk it has a file of its own (`disk_cache.py`). Where the device has
+no 64-bit integers, the code is lowered to pairs of words first. Where the driver compiles slowly,
+loops over many limbs stay loops.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import threading
@@ -36,6 +38,7 @@ from gpu_executor.vulkan.device_checks import (
     check_work_group,
     describe_alternatives,
 )
+from gpu_executor.vulkan.disk_cache import PipelineFiles
 
 RADV = "radv"
 """The name of Mesa's driver for AMD GPUs."""
@@ -94,13 +97,13 @@ class PipelineCache:
     def __init__(
         self,
         device: Device,
-        driver_cache: Handle,
+        files: PipelineFiles,
         *,
         capacity: int = MAX_PIPELINES,
         spirv_val: SpirvVal = "auto",
     ) -> None:
         self._device = device
-        self._driver_cache = driver_cache
+        self._files = files
         self._capacity = capacity
         self._spirv_val = spirv_val
         self._pipelines: LruCache[Key, Pipeline] = LruCache()
@@ -135,7 +138,7 @@ class PipelineCache:
                     kernel,
                     constants,
                     params_in_buffer=params_in_buffer,
-                    driver_cache=self._driver_cache,
+                    files=self._files,
                     spirv_val=self._spirv_val,
                 )
                 self._lowered += pipeline.lowered
@@ -176,7 +179,7 @@ def make_pipeline(
     constants: Constants,
     *,
     params_in_buffer: bool = False,
-    driver_cache: Handle | None = None,
+    files: PipelineFiles | None = None,
     spirv_val: SpirvVal = "auto",
 ) -> Pipeline:
     """Compile a kernel with encoded specialization constants; the caller destroys the pipeline.
@@ -209,15 +212,18 @@ def make_pipeline(
     try:
         layout = _make_layout(device, set_layout, push_bytes)
         module = _make_module(device, code)
-        handle = _compile(
-            device,
-            null if driver_cache is None else driver_cache,
-            layout,
-            module,
-            kernel,
-            frozen,
-            requires_subgroup_size=_requires_subgroup_size(info, kernel, constants),
-        )
+        requires_subgroup_size = _requires_subgroup_size(info, kernel, constants)
+        name = _name_pipeline(code, frozen, moves_params, requires_subgroup_size)
+        with contextlib.nullcontext(null) if files is None else files.open(name) as cache:
+            handle = _compile(
+                device,
+                cache,
+                layout,
+                module,
+                kernel,
+                frozen,
+                requires_subgroup_size=requires_subgroup_size,
+            )
     except BaseException:
         if layout is not None:
             vk.vkDestroyPipelineLayout(device.handle, layout, null)
@@ -228,6 +234,12 @@ def make_pipeline(
             vk.vkDestroyShaderModule(device.handle, module, null)
     key = (kernel.digest, constants, moves_params)
     return Pipeline(key, set_layout, layout, handle, params_binding, lowered=lowers)
+
+
+def _name_pipeline(code: bytes, constants: Constants, *options: bool) -> str:
+    """A name of what the driver compiles."""
+    parts = [code, repr((constants, options)).encode()]
+    return hashlib.sha256(b"".join(parts)).hexdigest()[:32]
 
 
 def destroy_pipeline(device: Device, pipeline: Pipeline) -> None:

@@ -42,7 +42,7 @@ from gpu_executor.vulkan.copy_threads import CopyThreads
 from gpu_executor.vulkan.descriptors import DescriptorPools
 from gpu_executor.vulkan.device import Device, QueueAddress
 from gpu_executor.vulkan.device_memory import DeviceMemory
-from gpu_executor.vulkan.disk_cache import DriverCache, read_calibration, write_calibration
+from gpu_executor.vulkan.disk_cache import PipelineFiles, read_calibration, write_calibration
 from gpu_executor.vulkan.instance import choose_device, open_instance
 from gpu_executor.vulkan.mapped_arrays import (
     BatchResults,
@@ -108,10 +108,9 @@ class Session:
         with self._record.stage("setup"), contextlib.ExitStack() as opened:
             self._open_device(settings.device if device is None else device)
             opened.callback(self._device.close)
-            self._driver_cache = DriverCache(self._device, settings.cache_dir if keep else None)
-            opened.callback(self._driver_cache.close)
+            self._pipeline_files = PipelineFiles(self._device, settings.cache_dir if keep else None)
             self._pipelines = PipelineCache(
-                self._device, self._driver_cache.handle, spirv_val=settings.spirv_val
+                self._device, self._pipeline_files, spirv_val=settings.spirv_val
             )
             opened.callback(self._pipelines.close)
             self._idle_memory = IdleMemory(settings.idle_memory)
@@ -143,7 +142,6 @@ class Session:
             self._calibrating = threading.Lock()
             if self._calibration_dir is not None:
                 self._use_calibration(self._read_calibration(self._calibration_dir))
-            opened.callback(self._save_pipelines)
             opened.callback(self._slot_pool.close)
             self._opened = opened.pop_all()
         register_fork_handler(self._disown_after_fork)
@@ -534,7 +532,7 @@ class Session:
             calls_by_path=dict(sorted(by_path.items())),
             seconds_by_stage=total.seconds(),
             pipelines=self._pipelines.stats(),
-            disk_cache=self._driver_cache.stats(),
+            disk_cache=self._pipeline_files.stats(),
             slots=self._slot_pool.stats(),
             recordings=total.recordings,
             shrunk=total.shrunk,
@@ -650,7 +648,3 @@ class Session:
         for holder in (made, self._recycled, self.device_memory, self._memory):
             self._idle_memory.add_holder(holder.list_idle)
         return made
-
-    def _save_pipelines(self) -> None:
-        if self._pipelines.stats().misses:
-            self._driver_cache.save()

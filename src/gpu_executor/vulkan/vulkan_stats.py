@@ -61,7 +61,9 @@ class Stats(BackendStats):
                 f"{self.pipelines.misses:,} made, {self.pipelines.evictions:,} evicted, "
                 f"{self.pipelines.lowered:,} with pairs of words for 64-bit integers",
                 f"  disk cache   {self.disk_cache.path or 'off'}, "
-                f"{self.disk_cache.bytes_loaded:,} bytes read",
+                f"{self.disk_cache.pipelines_loaded:,} pipelines read "
+                f"({self.disk_cache.bytes_loaded:,} bytes), "
+                f"{self.disk_cache.pipelines_saved:,} written",
                 f"  slots        {self.slots.idle} idle, {self.slots.in_use} in use, "
                 f"{self.slots.hits:,} hits, {self.slots.misses:,} made, "
                 f"{self.recordings:,} recordings, shrunk {self.shrunk:,} times",
