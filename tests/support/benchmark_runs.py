@@ -80,7 +80,7 @@ FIGURES = [
     "groth16-keys",
     "groth16-memory",
     "groth16-stages",
-    "groth16-floors",
+    "groth16-products",
     "hash-rates",
     "hash-transfers",
     "hash-trees",
@@ -146,7 +146,7 @@ def _make_persistent(device: DeviceInfo) -> PersistentMeasurement:
     return PersistentMeasurement(
         device,
         rows,
-        [Overhead("call of 64 elements", 28.0, 20.0, "us", 1.5)],
+        [Overhead("call of 64 elements", 28.0, 20.0, "commands alone", "us", 1.5)],
         [KernelRate("bls12_381_fq_add", 1 << 24, 2.3e10, 3.3e12)],
         FirstCallTimes(500.0, 100.0, 400.0, 20.0, 4_096),
         targets=[],
@@ -284,7 +284,9 @@ def _make_transforms(device: DeviceInfo) -> TransformMeasurement:
 def _make_transform(field: str, log_n: int, milliseconds: float) -> TransformRow:
     taken, from_host = _vary(milliseconds), _vary(4 * milliseconds + 0.1)
     names = [each.name for each in dataclasses.fields(TransformRow)]
-    floors = {name: 0.5 * milliseconds for name in names if name.endswith("_floor_ms")}
+    alone = {
+        name: 0.5 * milliseconds for name in names if name.endswith(("_alone_ms", "_copies_ms"))
+    }
     return TransformRow(
         field,
         log_n,
@@ -297,7 +299,7 @@ def _make_transform(field: str, log_n: int, milliseconds: float) -> TransformRow
         mapped_ms=from_host,
         lde_ms=2 * taken,
         poly_mul_ms=3 * taken,
-        **floors,
+        **alone,
     )
 
 
@@ -379,9 +381,9 @@ def make_groth16(device: DeviceInfo) -> Groth16Measurement:
                 )
             )
             taken = {name: share * ms / 10 for name, share in PROOF_STAGES.items()}
-            floors = {name: 0.7 * taken[name] for name in ("quotient", "accumulate B2")}
+            alone = {name: 0.7 * taken[name] for name in ("quotient", "accumulate B2")}
             uniform = circuit == "uniform"
-            own = ProofStageRow("bn128", circuit, log, 0.9 * ms, taken, floors if uniform else {})
+            own = ProofStageRow("bn128", circuit, log, 0.9 * ms, taken, alone if uniform else {})
             stages.append(own)
             where = "snarkjs", "bn128", circuit, log
             peers.append(

@@ -31,7 +31,7 @@ from gpu_executor.bench.peer_programs import (
     Uint32s,
 )
 from gpu_executor.bench.sampled import Sampled
-from gpu_executor.bench.timing import compute_medians, time_interleaved
+from gpu_executor.bench.timing import compute_medians, compute_ratio, time_interleaved
 from gpu_executor.curves import BLS12_381_G1
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import format_install_command
@@ -115,7 +115,7 @@ class PeerRow:
     per_second: float | None
     """Elements, coefficients, blobs or points of all jobs."""
     slower: float | None
-    """The time over that of gpu-executor: the median of the ratios within each round."""
+    """The time over that of gpu-executor; the samples are the ratios within each round."""
     reason: str | None = None
     """How the package failed at this work."""
 
@@ -283,7 +283,7 @@ def measure_work(
         if call.reason is not None:
             failed.append(_make_row(work, call.name, None, None, call.reason))
             continue
-        slower = Sampled.median(times[at] / times[own] for times in taken)
+        slower = compute_ratio(taken, at, own)
         rows.append(_make_row(work, call.name, seconds, slower))
     return rows + failed
 

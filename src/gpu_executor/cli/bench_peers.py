@@ -26,8 +26,8 @@ UNITS = {
     "batch of sums": "Batches of sums of 32-bit integers, NumPy to NumPy, by elements of a job",
 }
 LEGEND = (
-    "ratio: the package's time over that of gpu-executor, the median of the ratios within each "
-    "round; below 1 the package is faster. Results were checked against exact integers before "
+    "ratio: the package's time over that of gpu-executor; "
+    "below 1 the package is faster. Results were checked against exact integers before "
     "they were timed. first call: a fresh process, from its start until the first result, of the "
     "work in the next column; memory: main memory that this process held then.\n"
 )

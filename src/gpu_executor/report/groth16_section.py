@@ -199,11 +199,11 @@ def _join_stages(measured: Mapping[str, float]) -> dict[str, float]:
 
 def _compare_floors(stages: Sequence[Mapping[str, Any]]) -> list[Figure]:
     """The largest circuit whose stages have floors."""
-    bounded = [row for row in _pick_largest(stages) if row["floors_ms"]]
+    bounded = [row for row in _pick_largest(stages) if row["products_ms"]]
     if not bounded:
         return []
     row = bounded[-1]
-    floors = row["floors_ms"]
+    floors = row["products_ms"]
     shown = [(name, row["stages_ms"][name], floors[name]) for name in floors]
     groups = [
         BarGroup(
