@@ -18,6 +18,7 @@ from gpu_executor.bench import (
     first_call,
     kernel_timing,
     overhead,
+    peers,
     persistent,
     stream,
     suite,
@@ -374,6 +375,9 @@ def test_demo_shows_devices_checks_and_a_comparison_and_writes_a_page(
     # Neither the table nor the page has them, and the command `bench persistent` measures them.
     monkeypatch.setattr(overhead, "measure_kernel_rates", lambda _settings: iter(()))
     monkeypatch.setattr(first_call, "measure_first_calls", lambda _pairs: None)
+    monkeypatch.setattr(peers, "list_first_calls", lambda *_: [])
+    names = peers.OWN, "NumPy"
+    monkeypatch.setattr(peers, "_is_installed", lambda program: program.name in names)
     page = tmp_path / "demo.html"
     shown = run("demo", "-o", str(page))
     assert shown.exit_code == 0, shown.output
@@ -383,3 +387,5 @@ def test_demo_shows_devices_checks_and_a_comparison_and_writes_a_page(
     assert shown.output.count("right") == 11
     assert "one-shot" in shown.output
     assert "26.9x" in shown.output
+    words = " ".join(shown.output.split())
+    assert "than this package: NumPy for" in words

@@ -28,7 +28,7 @@ from gpu_executor.bench.kzg import FUNCTIONS, KzgRow, StageRow
 from gpu_executor.bench.measurement import Measurement, Target
 from gpu_executor.bench.msm import CurveTimes, MsmRow, SkewRow, TableRow
 from gpu_executor.bench.overhead import KernelRate, Overhead
-from gpu_executor.bench.peers import PeerRow, PeerState
+from gpu_executor.bench.peers import FirstCall, PeerRow, PeerState
 from gpu_executor.bench.persistent import PathTimes, PersistentRow
 from gpu_executor.bench.product_comparison import ProductComparison, ProductTime
 from gpu_executor.bench.results import BenchmarkResult, BenchmarkRun, describe_environment
@@ -88,7 +88,8 @@ FIGURES = [
     "peers-sum",
     "peers-batch-of-sums",
     "peers-point-sum",
-    "peers-first-calls",
+    "peers-first-sum",
+    "peers-first-products",
 ]
 """The ids of figures that the report of `make_run()` has."""
 
@@ -439,8 +440,8 @@ def make_hashes(device: DeviceInfo) -> HashMeasurement:
 def _make_peers(device: DeviceInfo) -> PeersMeasurement:
     own, other, wrong = "gpu-executor", "wgpu-py", "Kompute"
     packages = [
-        PeerState(own, "measured", "0.1", "a GPU", "run", None, "sum", _vary(800.0), 120_000_000),
-        PeerState(other, "measured", "0.32", "a GPU", "dispatch", None, "sum", 2_000.0, None),
+        PeerState(own, "measured", "0.1", "a GPU", "run"),
+        PeerState(other, "measured", "0.32", "a GPU", "dispatch"),
         PeerState(wrong, "failed", "0.9", reason="RuntimeError: no device"),
         PeerState("CuPy", "absent", reason="not installed; pip install cupy"),
     ]
@@ -454,4 +455,11 @@ def _make_peers(device: DeviceInfo) -> PeersMeasurement:
         PeerRow(other, "batch of sums", 1 << 12, 16, None, None, None, "DeviceLost: lost"),
         PeerRow(own, "point sum", 1, 1, 20.0, 50.0, 1.0),
     ]
-    return PeersMeasurement(device, packages, rows, {"commitments": "not installed: eth_account"})
+    first_calls = [
+        FirstCall(own, "sum", _vary(800.0), 120_000_000),
+        FirstCall(other, "sum", 2_000.0, None),
+        FirstCall(own, "products", 900.0, 130_000_000),
+        FirstCall("galois", "products", 5_000.0, None),
+    ]
+    left_out = {"commitments": "not installed: eth_account"}
+    return PeersMeasurement(device, packages, rows, left_out, first_calls)

@@ -482,6 +482,8 @@ class PeersMeasurement(Measurement):
     rows: list[peers.PeerRow]
     left_out: dict[str, str]
     """Operations that were not measured, with the reason."""
+    first_calls: list[peers.FirstCall]
+    """Packages that do the same work, one after the other."""
 
 
 def measure_peers(watch: Watch, *, quick: bool = False) -> PeersMeasurement:
@@ -493,9 +495,10 @@ def measure_peers(watch: Watch, *, quick: bool = False) -> PeersMeasurement:
         works = peers.list_works(sizes, left_out)
         measured = (peers.measure_work(work, opened.programs, sizes) for work in works)
         rows = [row for each in watch(measured, peers.count_works(sizes), "works") for row in each]
-    begun = (peers.measure_first_call(each, sizes.processes, left_out) for each in opened.states)
-    states = list(watch(begun, len(opened.states), "first calls"))
-    return PeersMeasurement(device, states, rows, left_out)
+    begun = peers.list_first_calls(opened.states, left_out)
+    calls = (peers.measure_first_call(*each, sizes.processes) for each in begun)
+    first_calls = list(watch(calls, len(begun), "first calls"))
+    return PeersMeasurement(device, opened.states, rows, left_out, first_calls)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,9 +57,9 @@ def _format_batches_legend(rows: Sequence[BucketRow]) -> str:
     return (
         "no caches: everything is created for every task. pipelines: one pipeline and one "
         "submission, buffers created for every task. buckets: WgpuExecutor.run_batch after a "
-        "warm-up. kernel: the dispatches alone. gain: time of pipelines over time of buckets, "
-        f"medians of {min(rounds)} to {max(rounds)} rounds; quartiles: of the gain within a round. In each "
-        "round every program is called once untimed before its timed call.\n"
+        "warm-up. kernel: the dispatches alone. gain: time of pipelines over that of buckets, "
+        f"medians of {min(rounds)} to {max(rounds)} rounds; quartiles: of the gain within a round. "
+        "In each round every program is called once untimed before its timed call.\n"
     )
 
 
