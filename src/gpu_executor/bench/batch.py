@@ -63,7 +63,7 @@ GPU_TIMELINE_ELEMENTS, CPU_TIMELINE_ELEMENTS = 1 << 18, 1 << 14
 class BatchRow:
     """Batches of `jobs` jobs of `elements` elements each, in the three modes.
 
-    Ratios are those of the median times; the samples of `speed_up` are the ratios within each
+    Ratios are those of the median times; their samples are the ratios within each
     round. A slow phase that covers half of the rounds changes a ratio of medians, and shows as a
     wide spread of these samples.
     """
@@ -264,7 +264,7 @@ def _measure_batch(
         plan_ms=plan * 1e3,
         job_ms=pipelined / count * 1e3,
         speed_up=compute_ratio(rounds, 0, 1),
-        of_best=min(sequential, pipelined) / plan,
+        of_best=min(compute_ratio(rounds, mode, 2) for mode in (0, 1)),
         seed_speed_up=ORIGINAL_SPEED_UPS.get(size, {}).get(count),
     )
 
