@@ -55,8 +55,10 @@ class VendorProfile:
     GPU. Below this size both take as long as a submission."""
     max_unrolled_limbs: float = math.inf
     """The most limbs of a number for which the driver is asked to unroll the loops over them, in
-    the package's own kernels. Lavapipe must unroll all: it ends the loops of an invocation after
-    65,535 iterations in total."""
+    the package's own kernels. Lavapipe must unroll all, because of `max_iterations`."""
+    max_iterations: float = math.inf
+    """The iterations of all loops of an invocation together after which the driver ends loops,
+    without an error."""
 
 
 DEFAULT = VendorProfile()
@@ -76,9 +78,10 @@ limbs) 34.5 and 5.7, of which 0.2 and 0.9 do not compile; BN254 G2 (9 limbs) 28.
 0.3 and 1.4 do not; BLS12-381 G2 minutes and 11.1. Of 8 points it takes 3.3 and 4.4 with 3 limbs,
 2.3 and 3.8 with one limb. Products of 255 bits are compiled in 1.8 and 0.4 s, and each takes 0.3
 and 2.7 us; the first transform of 2^12 such elements takes 8.9 and 3.7 s, others 10 and 21 ms."""
-PROFILES = {"AMD": AMD}
-"""By `DeviceInfo.vendor`."""
-DRIVER_PROFILES = {"SwiftShader driver": SWIFTSHADER}
+LAVAPIPE = VendorProfile(max_iterations=65_535)
+PROFILES = {"AMD": AMD, "llvmpipe": LAVAPIPE}
+"""By `DeviceInfo.vendor`; WebGPU says nothing else of lavapipe."""
+DRIVER_PROFILES = {"SwiftShader driver": SWIFTSHADER, "llvmpipe": LAVAPIPE}
 """By `DeviceInfo.driver`."""
 
 

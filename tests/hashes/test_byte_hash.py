@@ -12,7 +12,12 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor import hashes
-from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, ArgumentValueError
+from gpu_executor.errors import (
+    ArgumentShapeError,
+    ArgumentTypeError,
+    ArgumentValueError,
+    DeviceLacksError,
+)
 from tests.support.byte_hash_oracles import ORACLES, digest_keccak, draw_bytes, expect
 
 every_hash = pytest.mark.parametrize("name", ORACLES)
@@ -261,6 +266,32 @@ def test_chunks(chunking_gpu: gx.PersistentVulkanBackend) -> None:
         assert (hashes.SHA256.hash(rows, device=chunking_gpu) == expected).all()
 
 
+SEQUENTIAL = [name for name, (function, _, _) in ORACLES.items() if not function.algorithm.mode]
+
+
+@pytest.mark.parametrize("name", SEQUENTIAL)
+def test_messages_that_a_driver_does_not_finish_are_refused(
+    gpu: gx.PersistentVulkanBackend, name: str
+) -> None:
+    """Lavapipe ends the loops of an invocation after 65,535 iterations."""
+    function, digest, _ = ORACLES[name]
+    longest = 0
+    for step in (1 << 20, 1 << 14, 1 << 8, 1):
+        while function.algorithm.count_iterations(longest + step + 4) <= 65_535:
+            longest += step
+    rows = draw_bytes(7, 2, longest + 1)
+    expected = expect(digest, rows[:, :-1])
+    assert (function.hash(rows[:, :-1], device=gpu) == expected).all()
+    assert (function.hash_many(list(rows[:, :-1]), device=gpu) == expected).all()
+    too_long = "after 65,535 iterations"
+    with pytest.raises(DeviceLacksError, match=too_long):
+        function.hash(rows, device=gpu)
+    with pytest.raises(DeviceLacksError, match=too_long):
+        function.hash(gpu.to_device(rows))
+    with pytest.raises(DeviceLacksError, match=too_long):
+        function.hash_many([b"", bytes(longest + 5)], device=gpu)
+
+
 # --- objects and refusals ---
 
 
@@ -336,6 +367,17 @@ def test_arguments_that_are_no_arrays_and_no_devices_are_refused() -> None:
     arity: Any = 2.0
     with pytest.raises(ArgumentValueError, match=r"arity is 2\.0"):
         hashes.SHA256.compress(rows, arity)
+
+
+def test_arities_of_numpy() -> None:
+    children, arity = draw_bytes(8, 400, 32), np.uint8(8)
+    found = hashes.SHA256.compress(children, arity)  # type: ignore[arg-type]
+    assert (found == hashes.SHA256.compress(children, 8)).all()
+
+
+def test_contexts_that_have_no_bytes_are_refused() -> None:
+    with pytest.raises(ArgumentValueError, match="no text that UTF-8 encodes"):
+        hashes.BLAKE3.derive_key("\ud800")
 
 
 def test_sort_is_a_bool() -> None:

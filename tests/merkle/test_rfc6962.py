@@ -152,6 +152,14 @@ def test_consistency_of_counts_of_numpy_and_of_impossible_ones() -> None:
     assert not MerkleTree.verify_consistency(old, 3, new, 1 << 5000, nodes, hash=hash)
 
 
+def test_empty_logs_have_one_root() -> None:
+    empty, nothing = SHA256.hash(np.empty((1, 0), np.uint8))[0], np.empty((0, 32), np.uint8)
+    other = np.ones(32, np.uint8)
+    for root, count, is_right in ((empty, 0, True), (other, 0, False), (other, 3, True)):
+        found = MerkleTree.verify_consistency(empty, 0, root, count, nothing, hash=SHA256)
+        assert found == is_right
+
+
 def test_log_documents() -> None:
     tree = build(7)
     document = tree.export_proof(4)

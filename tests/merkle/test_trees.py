@@ -245,7 +245,7 @@ def test_building_waits_for_nothing(
     tree.open([1, 3, 9])
     assert len(fetched) == 5
     assert bytes(tree.root) and bytes(tree.root)
-    assert len(fetched) == 6
+    assert len(fetched) == 7
 
 
 def test_other_sizes_of_digests() -> None:

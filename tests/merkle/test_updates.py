@@ -102,6 +102,24 @@ def test_only_the_paths_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert hashed == [2, 2, 2, 2, 2, 1]
 
 
+def test_graphs_compute_trees_anew(gpu: gx.PersistentVulkanBackend) -> None:
+    hash = gx.hashes.SHA256
+    first, second, third = np.random.default_rng(1).integers(0, 256, (3, 4, 32), np.uint8)
+    x, leaf = gpu.to_device(first), gpu.to_device(first[:1])
+    with gpu.graph(x) as graph:
+        tree = MerkleTree(x, hash=hash)
+    other = MerkleTree(gpu.to_device(first), hash=hash)
+    with gpu.graph(leaf) as update:
+        other.update([2], leaf)
+    for leaves in (second, third):
+        graph(gpu.to_device(leaves))
+        assert_equal_trees(tree, MerkleTree(leaves, hash=hash))
+        assert MerkleTree.verify(tree.root, 3, leaves[3], tree.open(3), hash=hash)
+        update(gpu.to_device(leaves[:1]))
+        expected = np.concatenate([first[:2], leaves[:1], first[3:]])
+        assert np.array_equal(other.root, MerkleTree(expected, hash=hash).root)
+
+
 def test_refusals() -> None:
     hash, leaves = draw_nodes("bytes", 8)
     tree = MerkleTree(leaves, hash=hash)

@@ -259,6 +259,55 @@ def test_openzeppelin_refuses_inner_nodes_where_the_number_of_leaves_is_known() 
     assert not MerkleTree.verify(tree.root, None, rows[:1], nothing, **options)
 
 
+@pytest.mark.parametrize(("format", "count"), [("openzeppelin", 3), ("plain", 4)])
+def test_hash_leaves_tells_hashed_leaves_from_nodes(format: str, count: int) -> None:
+    """A node is as wide as a digest, and a leaf of the tree is not: only a verifier knows that."""
+    rows = np.random.default_rng(5).integers(0, 256, (count, 64), dtype=np.uint8)
+    options: dict[str, Any] = {"hash": KECCAK256, "format": format}
+    tree = MerkleTree(rows, **options)
+    hashed = MerkleTree(rows, hash_leaves=True, **options)
+    assert np.array_equal(tree.root, hashed.root)  # for such leaves the tree is the same
+    proof, node = tree.open([0]), KECCAK256.hash(rows[:1])
+    if format == "openzeppelin":
+        node = KECCAK256.hash(node)
+    for leaf, of_nodes, of_hashed in ((rows[:1], True, True), (node, True, False)):
+        for hash_leaves, expected in ((False, of_nodes), (True, of_hashed)):
+            assert expected == MerkleTree.verify(
+                tree.root, [0], leaf, proof, hash_leaves=hash_leaves, count=count, **options
+            )
+
+
+def test_inner_nodes_of_openzeppelin_pass_unless_leaves_are_hashed() -> None:
+    """With three leaves, one of the last two rows has an inner node beside a leaf."""
+    rows = np.random.default_rng(6).integers(0, 256, (3, 32), dtype=np.uint8)
+    options: dict[str, Any] = {"hash": KECCAK256, "format": "openzeppelin", "count": 3}
+    for hash_leaves, passes in ((False, True), (True, False)):
+        options["hash_leaves"] = hash_leaves
+        tree = MerkleTree(rows, hash=KECCAK256, format="openzeppelin", hash_leaves=hash_leaves)
+        inner, leaf = tree.levels[1]
+        forged = MerkleProof("openzeppelin", 2, None, leaf[None], [False])
+        assert passes == MerkleTree.verify(tree.root, None, inner[None], forged, **options)
+
+
+def test_openzeppelin_has_no_negative_indices() -> None:
+    leaves = np.random.default_rng(7).integers(0, 256, (3, 32), dtype=np.uint8)
+    tree = MerkleTree(leaves, hash=KECCAK256, format="openzeppelin")
+    proof = tree.open([0, 2])
+    assert proof.indices is not None
+    stated = [{0: -7, 2: 2}[each] for each in proof.indices]
+    forged = MerkleProof("openzeppelin", 2, None, proof.nodes, proof.flags, stated)
+    for count in (None, 3):
+        assert not MerkleTree.verify(
+            tree.root,
+            [-7, 2],
+            leaves[[0, 2]],
+            forged,
+            hash=KECCAK256,
+            format="openzeppelin",
+            count=count,
+        )
+
+
 def test_openzeppelin_proves_leaves_wherever_they_are() -> None:
     hash, leaves, options, shared = make_case("openzeppelin")
     tree = MerkleTree(leaves, hash=hash, **options)

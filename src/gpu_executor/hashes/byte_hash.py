@@ -22,7 +22,13 @@ from gpu_executor.kernels.byte_hashes import (
     call_kernel,
     count_grouped_rows,
 )
-from gpu_executor.ops.byte_hashes import hash_messages, hash_rows, hash_trees
+from gpu_executor.ops.byte_hashes import (
+    LONG_ROW_BYTES,
+    hash_long_rows,
+    hash_messages,
+    hash_rows,
+    hash_trees,
+)
 
 ARITIES = (2, 4, 8)
 KEY_BYTES = 32
@@ -138,6 +144,7 @@ class ByteHash(HashFunction):
             raise ArgumentValueError(f"{where}: arity is {arity!r}; it must be 2, 4 or 8")
         if not isinstance(sort, bool | np.bool_):
             raise ArgumentTypeError(f"{where}: sort is {describe(sort)}; it must be True or False")
+        arity = int(arity)
         if sort and arity != 2:
             raise ArgumentValueError(
                 f"{where}: sort is True and arity is {arity}; only two children are sorted"
@@ -160,11 +167,14 @@ class ByteHash(HashFunction):
         if isinstance(rows, DeviceArray) or device is None or not rows.size:
             return hash_rows(self.algorithm, rows, prefix, sorts=sorts)
         length = rows.shape[1]
-        if self.algorithm.is_tree(len(prefix) + length):
+        is_tree = self.algorithm.is_tree(len(prefix) + length)
+        if is_tree or length >= LONG_ROW_BYTES:
             array_device = require_array_device(device)
             if not array_device.runs_kernels:
                 return hash_rows(self.algorithm, rows, prefix)
-            return hash_trees(array_device, self.algorithm, rows, prefix).numpy()
+            if is_tree:
+                return hash_trees(array_device, self.algorithm, rows, prefix).numpy()
+            return hash_long_rows(array_device, self.algorithm, rows, prefix)
         kernel = call_kernel(self.algorithm, length, prefix, sorts=sorts)
         grouped = count_grouped_rows(length)
         missing = -len(rows) % grouped
@@ -219,12 +229,19 @@ class Blake3(ByteHash):
 
         Raises:
             ArgumentTypeError: The context is not a text.
+            ArgumentValueError: The context has no UTF-8 bytes.
         """
         if not isinstance(context, str):
             raise ArgumentTypeError(
                 f"{self.name}.derive_key: context is a {type(context).__name__}; it must be a str"
             )
-        return self._with_mode("derive_key", Blake3Mode.derive_key(context.encode()))
+        try:
+            encoded = context.encode()
+        except UnicodeEncodeError as error:
+            raise ArgumentValueError(
+                f"{self.name}.derive_key: context is no text that UTF-8 encodes: {error}"
+            ) from None
+        return self._with_mode("derive_key", Blake3Mode.derive_key(encoded))
 
     def _with_mode(self, name: str, mode: Blake3Mode) -> ByteHash:
         algorithm = dataclasses.replace(self.algorithm, name=f"{self.name} {name}", mode=mode)

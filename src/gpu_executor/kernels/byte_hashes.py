@@ -7,6 +7,7 @@ messages   messages of different lengths, which a table lists
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Literal
 
@@ -74,6 +75,9 @@ class HashAlgorithm:
     digest_size: int
     constants: Constants = ()
     """Specialization constants."""
+    block_bytes: int = 64
+    block_iterations: int = 1
+    """Iterations of all loops of an invocation for a block, the ends of inner loops included."""
     mode: Blake3Mode | None = None
     """Of BLAKE3, which hashes a long message as a tree."""
 
@@ -97,6 +101,10 @@ class HashAlgorithm:
         """Whether messages of that length are hashed as a tree of chunks."""
         return self.mode is not None and length > CHUNK_BYTES
 
+    def count_iterations(self, length: int) -> int:
+        """Iterations of loops of an invocation that hashes a message of that length, at most."""
+        return (length // self.block_bytes + 3) * self.block_iterations + 8
+
     def make_push(
         self, length: int, prefix: bytes = b"", *, chunks: int = 0, first: int = 0
     ) -> tuple[int, ...]:
@@ -111,9 +119,11 @@ class HashAlgorithm:
 
 SHA256 = HashAlgorithm("SHA256", "sha256", 32)
 SHA256D = HashAlgorithm("SHA256D", "sha256", 32, ((SpecId.DOUBLES, True),))
-SHA512 = HashAlgorithm("SHA512", "sha512", 64)
-SHA3_256 = HashAlgorithm("SHA3_256", "keccak256", 32, ((SpecId.DOMAIN, 6),))
-KECCAK256 = HashAlgorithm("KECCAK256", "keccak256", 32, ((SpecId.DOMAIN, 1),))
+SHA512 = HashAlgorithm("SHA512", "sha512", 64, block_bytes=128, block_iterations=1 + 5 + 1)
+SHA3_256 = HashAlgorithm(
+    "SHA3_256", "keccak256", 32, ((SpecId.DOMAIN, 6),), block_bytes=136, block_iterations=1 + 24 + 1
+)
+KECCAK256 = dataclasses.replace(SHA3_256, name="KECCAK256", constants=((SpecId.DOMAIN, 1),))
 BLAKE2S = HashAlgorithm("BLAKE2S", "blake2s", 32)
 BLAKE3 = HashAlgorithm("BLAKE3", "blake3", 32, mode=Blake3Mode())
 RIPEMD160 = HashAlgorithm("RIPEMD160", "ripemd160", 20)

@@ -85,7 +85,8 @@ def verify_consistency(
         return False
     if old_count == 0:
         empty = hash.hash(np.empty((1, 0), np.uint8))[0]
-        return not len(given) and np.array_equal(old, empty)
+        is_empty = not len(given) and np.array_equal(old, empty)
+        return is_empty and (count > 0 or np.array_equal(new, empty))
     rest = iter(given)
     try:
         found = _compute_roots(tree_hash, old_count, count, old, rest, is_old_root=True)

@@ -105,6 +105,8 @@ class MerkleTree:
         given = tree_hash.load_leaves(leaves)
         if memory is not None and not is_integer(memory):
             raise ArgumentTypeError(f"{NAME}: memory is {describe(memory)}, not a number of bytes")
+        if memory is not None and memory < 0:
+            raise ArgumentValueError(f"{NAME}: memory is {memory}; it must be 0 or more")
         for name, value in (("depth", depth), ("zero", zero)):
             if value is not None and format != "imt":
                 raise ArgumentValueError(f"{NAME}: {name} is for the format 'imt', not {format!r}")
@@ -288,19 +290,23 @@ class MerkleTree:
                 roots = self._zeroes[-1:]
             else:
                 roots = self.hash.hash(np.empty((1, 0), np.uint8))  # RFC 6962: of nothing
-            self._roots = self._tree_hash.load_nodes("root", roots)
-            get_words(self._roots).flags.writeable = False
+            roots = self._tree_hash.load_nodes("root", roots)
+            get_words(roots).flags.writeable = False
+            if levels and find_place(levels[-1]) is not None:
+                return roots  # a graph that computes the levels may run again
+            self._roots = roots
         return self._roots
 
     @property
     def root(self) -> Nodes:
         """The root on the host, of shape digest_shape; for a tree with several roots `cap` has
         them."""
-        if len(self.cap) > 1:
+        roots = self.cap
+        if len(roots) > 1:
             raise ArgumentValueError(
-                f"{NAME}.root: the tree has {len(self.cap)} roots; tree.cap has them"
+                f"{NAME}.root: the tree has {len(roots)} roots; tree.cap has them"
             )
-        return self.cap[0]
+        return roots[0]
 
     def __repr__(self) -> str:
         start = f"<MerkleTree of {self._count} leaves, {self.hash.name}, {self.format!r}"
@@ -391,9 +397,12 @@ class MerkleTree:
         and whether leaves are hashed. A root alone does not say how many leaves there are: without
         `count` the verifier takes the word of the proof for it, and whoever writes the proof may
         then show a node of the tree as a leaf of a smaller tree, if leaves are nodes or have the
-        length of the children of a node. Give `count` unless you trust the prover. A proof in the
-        format "openzeppelin" shows that leaves are in the tree, not where: the indices are compared
-        with those that the proof states.
+        length of the children of a node. Give `count` unless you trust the prover. A leaf as wide
+        as a digest is taken for a node: where the leaves of the tree are hashed, give
+        `hash_leaves=True`, also if they have another width, or a node passes as a leaf. A proof in
+        the format "openzeppelin" shows that leaves are in the tree, not where: the indices are
+        compared with those that the proof states, and `count` keeps inner nodes out only if it is a
+        power of two.
 
         Args:
             root (array or bytes): `tree.root`, or `tree.cap` of a tree with several roots.

@@ -199,7 +199,7 @@ def _verify_sorted(
         known, found = _merge_repeats(claim.indices, digests)
         stated = list(proof.indices or ())
         limit = MAX_LEAVES if count is None else count
-        if found is None or sorted(stated) != known.tolist() or not 0 <= known[-1] < limit:
+        if found is None or sorted(stated) != known.tolist() or known[0] < 0 or known[-1] >= limit:
             return False
         digests = found[np.searchsorted(known, stated)]
         if (np.diff(openzeppelin.sort_digests(digests)) < 0).any():

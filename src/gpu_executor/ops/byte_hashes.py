@@ -18,9 +18,11 @@ import numpy.typing as npt
 
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.calls.dispatch import ArrayDevice, Dispatch, Step
+from gpu_executor.device_profiles import get_profile
 from gpu_executor.errors import DeviceLacksError
 from gpu_executor.kernels.byte_hash_references import CHUNK_BYTES
 from gpu_executor.kernels.byte_hashes import (
+    MAX_PREFIX_BYTES,
     WORD_BYTES,
     Blake3Mode,
     HashAlgorithm,
@@ -35,6 +37,9 @@ HostBytes = npt.NDArray[np.uint8]
 Bytes = HostBytes | DeviceArray
 PART_ROWS = 256
 """Parts of a call have multiples of so many rows, so that they begin where devices bind arrays."""
+LONG_ROW_BYTES = 16 << 10
+"""Rows of so many bytes are no elements of a call on host arrays, whose invocations hash up to four
+rows each."""
 UPLOAD_BYTES = 64 << 20
 """Bytes of rows of the host, and of messages, that are copied and hashed at once."""
 
@@ -93,9 +98,21 @@ def _split_rows(
             f"{algorithm.name}: a row has {length:,} bytes; {device.info.name} binds {limit:,} "
             "bytes at most. BLAKE3 hashes longer rows"
         )
+    check_iterations(device, algorithm, length + MAX_PREFIX_BYTES)
     most = limit // max(length, algorithm.digest_size)
     step = most // PART_ROWS * PART_ROWS or most
     return (range(start, min(start + step, count)) for start in range(0, count, step))
+
+
+def check_iterations(device: ArrayDevice, algorithm: HashAlgorithm, length: int) -> None:
+    """Refuse a message whose blocks are more than the driver runs loops for."""
+    most = get_profile(device.info).max_iterations
+    if algorithm.count_iterations(length) > most:
+        raise DeviceLacksError(
+            f"{algorithm.name}: a message has {length:,} bytes; {device.info.name} ends the loops "
+            f"of an invocation after {most:,} iterations, and the digest would be wrong. The host "
+            "hashes such messages (without device=); BLAKE3 hashes them on any device"
+        )
 
 
 def _cut(array: DeviceArray, part: range) -> DeviceArray:
@@ -218,6 +235,21 @@ def _join_values(
     return steps
 
 
+def hash_long_rows(
+    device: ArrayDevice, algorithm: HashAlgorithm, rows: HostBytes, prefix: bytes
+) -> HostBytes:
+    """The digests of rows of the host of LONG_ROW_BYTES and more, which are copied to the device in
+    parts. Trees go through `hash_trees`."""
+    digests = np.empty((len(rows), algorithm.digest_size), np.uint8)
+    step = max(UPLOAD_BYTES // rows.shape[1], 1)
+    for start in range(0, len(rows), step):
+        part = slice(start, start + step)
+        made = hash_rows(algorithm, device.put(np.ascontiguousarray(rows[part])), prefix)
+        assert isinstance(made, DeviceArray)
+        device.fetch(made, digests[part])
+    return digests
+
+
 # --- messages of different lengths ---
 
 
@@ -227,6 +259,8 @@ def hash_messages(
     """The digests of messages of different lengths: byte strings of the host, hashed by a device
     that runs kernels."""
     lengths = np.array([len(each) for each in messages], np.int64)
+    if algorithm.mode is None:
+        check_iterations(device, algorithm, int(lengths.max()))
     digests = np.empty((len(messages), algorithm.digest_size), np.uint8)
     # Messages of as many blocks are neighbours: the invocations of a subgroup take equally long.
     order = np.argsort(lengths, kind="stable")

@@ -48,6 +48,12 @@ def describe_row(row: Mapping[str, Any]) -> str:
     return f"{length:,} {'B' if row['unit'] == 'bytes' else row['unit']}"
 
 
+def make_label(row: Mapping[str, Any]) -> str:
+    """The function, and what is hashed where the function's name does not say it."""
+    name = str(row["hash"])
+    return f"{name}, {describe_row(row)}" if row["unit"] == "bytes" else name
+
+
 def _describe(given: Measurements) -> Iterator[str]:
     yield (
         "The bound is the smaller of two rates: that of the operations of a hash, counted, at the "
@@ -81,7 +87,7 @@ def _show_rates(given: Measurements, rows: Sequence[Mapping[str, Any]]) -> Figur
         ]
         if other is not None:
             bars.append(ChartBar(other["package"], other["per_second"], PEER))
-        label = f"{row['hash']}, {describe_row(row)}"
+        label = make_label(row)
         share = round_digits(row["hashes_per_second"] / bound)
         groups.append(BarGroup(label, bars, f"{share} of the bound"))
         cells.append(
@@ -118,7 +124,7 @@ def _show_transfers(rows: Sequence[Mapping[str, Any]]) -> Figure:
 
     groups = [
         BarGroup(
-            f"{row['hash']}, {describe_row(row)}",
+            make_label(row),
             [
                 ChartBar("NumPy to NumPy", convert(row, "numpy_per_second"), NUMPY),
                 ChartBar("bus", convert(row, "bus_per_second"), BUS),

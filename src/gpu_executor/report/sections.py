@@ -30,7 +30,7 @@ from gpu_executor.report.format import (
     format_time,
 )
 from gpu_executor.report.groth16_section import show_groth16
-from gpu_executor.report.hashes_section import describe_row, show_hashes
+from gpu_executor.report.hashes_section import make_label, show_hashes
 from gpu_executor.report.kzg_section import show_kzg
 from gpu_executor.report.number_sections import show_fields, show_msms, show_transforms
 from gpu_executor.report.peer_section import show_peers
@@ -149,6 +149,6 @@ def list_head_figures(run: BenchmarkRun) -> Iterator[HeadFigure]:
         row = max(given.rows("rows"), key=lambda each: each["hashes_per_second"])
         yield HeadFigure(
             format_rate(row["hashes_per_second"]),
-            f"{row['hash']}, {describe_row(row)}",
+            make_label(row),
             f"bound {format_rate(min(row['arithmetic_per_second'], row['memory_per_second']))}",
         )
