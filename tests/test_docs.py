@@ -62,3 +62,11 @@ def test_the_pages_name_files_and_link() -> None:
     text = (REPOSITORY / "docs" / "architecture.md").read_text()
     assert len(FILE.findall(text)) > 40
     assert LINK.findall(text)
+
+
+def test_the_results_fit_one_screen_and_link_every_page_of_figures() -> None:
+    page = REPOSITORY / "docs" / "performance.md"
+    assert len(page.read_text().splitlines()) <= 40
+    linked = set(LINK.findall(page.read_text()))
+    topics = {f"performance/{each.name}" for each in (page.parent / "performance").glob("*.md")}
+    assert topics <= linked

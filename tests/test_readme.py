@@ -74,8 +74,9 @@ def test_the_readme_promises_what_holds() -> None:
 
 
 def test_the_readme_names_peers_that_are_faster() -> None:
-    """With the figures of docs/performance.md."""
-    performance = (REPOSITORY / "docs" / "performance.md").read_text()
+    """With the figures of the pages of docs/performance/."""
+    pages = sorted((REPOSITORY / "docs" / "performance").glob("*.md"))
+    performance = "".join(page.read_text() for page in pages)
     rows = [line for line in README.read_text().splitlines() if "| faster: " in line]
     assert len(rows) >= 3
     for row, figures in {
@@ -90,7 +91,10 @@ def test_the_readme_names_peers_that_are_faster() -> None:
 
 def test_the_pages_open_nothing_but_executors() -> None:
     """A page that is about a backend opens this backend."""
-    about = {"docs/webgpu.md": {"gx.WgpuExecutor"}}
+    about = {
+        "docs/webgpu.md": {"gx.WgpuExecutor"},
+        "docs/api/executor.md": {"gx.open_backend"},
+    }
     executors = {"gx.GpuExecutor", "gx.cluster.RayExecutor"}
     opened: dict[str, set[str]] = {}
     for page in (README, *(REPOSITORY / "docs").rglob("*.md")):

@@ -9,7 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support import expected_conditions
+from selenium.webdriver.support.ui import WebDriverWait
 
+from tests.support.browser import open_browser, open_page
 from tests.support.pages import REPOSITORY
 
 LOADED = re.compile(
@@ -73,3 +77,32 @@ def test_every_block_of_code_says_its_language() -> None:
     for page in (REPOSITORY / "docs").rglob("*.md"):
         opened = FENCE.findall(page.read_text())[::2]
         assert set(opened) <= LANGUAGES, page
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["index.html", "api/fields.html"])
+def test_the_search_works_on_pages_that_are_opened_from_the_disk(site: Path, page: str) -> None:
+    with open_browser() as browser:
+        open_page(browser, site / page, width=1300)
+        wait = WebDriverWait(browser, 20)
+        query = wait.until(
+            expected_conditions.element_to_be_clickable(
+                (By.CSS_SELECTOR, "input[data-md-component=search-query]")
+            )
+        )
+        query.click()
+        query.send_keys("low-degree extension")
+        links = (By.CSS_SELECTOR, "a.md-search-result__link")
+        found = wait.until(expected_conditions.presence_of_all_elements_located(links))
+        pages = [re.split("[?#]", each.get_attribute("href") or "")[0] for each in found]
+        assert (site / "fields.html").as_uri() in pages
+        assert browser.get_log("browser") == []
+
+
+@pytest.mark.slow
+def test_the_reference_shows_types_and_examples(site: Path) -> None:
+    for page in sorted((REPOSITORY / "docs" / "api").glob("*.md")):
+        if page.name != "index.md":
+            assert "```python" in page.read_text(), page
+    text = re.sub(r"<[^>]*>", "", (site / "api" / "fields.html").read_text())
+    assert re.search(r"ones\(\s*shape: int \| Sequence\[int\]\s*\) -&gt; ", text)

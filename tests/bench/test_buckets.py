@@ -40,7 +40,9 @@ def test_every_program_is_timed_and_the_executor_creates_nothing(setup: BucketSe
     for row in rows:
         assert row.made == CreatedObjects(0, 0, 0)
         assert min(row.no_caches_ms, row.pipelines_ms, row.buckets_ms, row.public_ms) > 0
-        assert 0 < row.over_pipelines.low <= row.over_pipelines.median <= row.over_pipelines.high
+        gain = row.over_pipelines
+        assert 0 < gain.low <= gain.high
+        assert gain.ratio == pytest.approx(row.pipelines_ms / row.buckets_ms)
         assert min(row.parts.making_ms, row.parts.submitting_ms, row.parts.reading_ms) > 0
         assert 1 <= row.submissions <= len(row.sizes)
 

@@ -33,7 +33,7 @@ MEASURED = KernelMeasurement(
 )
 
 
-def test_every_call_is_measured_beside_its_floor(gpu: gx.PersistentVulkanBackend) -> None:
+def test_every_call_is_measured_beside_the_roofline(gpu: gx.PersistentVulkanBackend) -> None:
     found = kernels.measure_kernels(gpu, SMALL, repeats=2)
     assert min(found.f32_flops, found.copy_bytes_per_second) > 0
     assert [(row.kernel, kernels.describe_shapes(row.shapes)) for row in found.rows] == [
@@ -47,19 +47,19 @@ def test_every_call_is_measured_beside_its_floor(gpu: gx.PersistentVulkanBackend
         ("reduce_sum_u32", "8,000"),
     ]
     for row in found.rows:
-        assert min(row.ms, row.floor_ms) > 0
-        assert row.of_floor == pytest.approx(row.floor_ms / row.ms)
+        assert min(row.ms, row.roofline_ms) > 0
+        assert row.of_roofline == pytest.approx(row.roofline_ms / row.ms)
     # A reduction reads each element once.
-    assert found.rows[-1].floor == "memory"
+    assert found.rows[-1].limit == "memory"
     moved = 4 * 8_000 / found.copy_bytes_per_second
-    assert found.rows[-1].floor_ms == pytest.approx(moved * 1e3)
+    assert found.rows[-1].roofline_ms == pytest.approx(moved * 1e3)
 
 
-def test_the_floor_is_the_slower_of_arithmetic_and_memory(gpu: gx.PersistentVulkanBackend) -> None:
+def test_the_limit_is_the_slower_of_arithmetic_and_memory(gpu: gx.PersistentVulkanBackend) -> None:
     a, b = (gpu.to_device(np.zeros(shape, np.float32)) for shape in ((3, 5), (5, 7)))
     operations, moved = 2 * 3 * 5 * 7, 4 * (15 + 35 + 21)
-    assert kernels._find_floor([a, b], 10.0, 1e9) == ("f32 arithmetic", operations / 10)
-    assert kernels._find_floor([a, b], 1e9, 10.0) == ("memory", moved / 10)
+    assert kernels._find_limit([a, b], 10.0, 1e9) == ("f32 arithmetic", operations / 10)
+    assert kernels._find_limit([a, b], 1e9, 10.0) == ("memory", moved / 10)
 
 
 def test_wrong_results_are_detected(
@@ -74,7 +74,7 @@ def test_wrong_results_are_detected(
 
 
 def test_chains_multiply_and_add(gpu: gx.PersistentVulkanBackend) -> None:
-    """The kernel behind the floor of arithmetic computes what it counts."""
+    """The kernel behind the roofline of arithmetic computes what it counts."""
     a = np.array([0.5, 0.25, 1.0], np.float32)
     result = gpu.run(fma_chain_kernel(16), a)
     expected = np.zeros(3, np.float64)
@@ -90,8 +90,8 @@ def test_there_are_targets_on_an_h200_only(gpu: gx.PersistentVulkanBackend) -> N
     h200 = dataclasses.replace(gpu.device, name="NVIDIA H200")
     targets = kernels.check_targets(MEASURED.rows, h200)
     assert [(target.what, target.met) for target in targets] == [
-        ("matmul_f32 4,096x4,096 @ 4,096x4,096, of its floor", True),
-        ("reduce_sum_f32 67,108,864, of its floor", False),
+        ("matmul_f32 4,096x4,096 @ 4,096x4,096, of its roofline", True),
+        ("reduce_sum_f32 67,108,864, of its roofline", False),
     ]
     other = dataclasses.replace(gpu.device, name="some other")
     assert kernels.check_targets(MEASURED.rows, other) == []
@@ -108,6 +108,6 @@ def test_the_command_prints_a_table_and_writes_json(
     assert "…" not in shown.output  # which rich prints where it truncates
     written = read_tables(file, "kernels")
     assert written["f32_flops"] == 60e12
-    assert [row["of_floor"] for row in written["rows"]] == [
-        row["of_floor"] for row in map(dataclasses.asdict, MEASURED.rows)
+    assert [row["of_roofline"] for row in written["rows"]] == [
+        row["of_roofline"] for row in map(dataclasses.asdict, MEASURED.rows)
     ]

@@ -1,4 +1,5 @@
-"""The benchmark of opening: it measures processes in turns, and compares them with the floor."""
+"""The benchmark of opening: it measures processes in turns, beside an instance and a
+device alone."""
 
 from __future__ import annotations
 

@@ -21,12 +21,13 @@ from gpu_executor.bench.peer_programs import (
     CkzgProgram,
     FlintProgram,
     NumpyProgram,
+    Operation,
     OwnProgram,
     PeerProgram,
     PyEccProgram,
     WgpuProgram,
 )
-from gpu_executor.bench.peers import OpenPeers, PeerRow, PeerSizes, PeerState, PeerWork
+from gpu_executor.bench.peers import FirstCall, OpenPeers, PeerRow, PeerSizes, PeerState, PeerWork
 from gpu_executor.bench.sampled import Sampled
 from gpu_executor.bench.suite import PeersMeasurement
 from gpu_executor.cli.commands import commands
@@ -171,7 +172,7 @@ def test_absent_and_broken_packages_are_named() -> None:
     assert (broken.state, broken.reason) == ("failed", "RuntimeError: no device")
     assert (numpy.state, numpy.version, numpy.device) == ("measured", np.__version__, "CPU")
     # Neither is started in a process of its own.
-    assert [peers.measure_first_call(each, 1) for each in (absent, broken)] == [absent, broken]
+    assert peers.list_first_calls([absent, broken]) == []
 
 
 def test_packages_without_their_modules_are_absent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,21 +265,39 @@ def test_a_quick_run_loads_no_trusted_setup() -> None:
     assert "commitments" not in [each.operation for each in works]
     assert left_out == {"commitments": "not in a quick run; the benchmark kzg has them"}
     assert peers.QUICK_SIZES.blobs == 0
-    state = PeerState("ckzg", "measured")
-    assert peers.measure_first_call(state, 1, left_out) is state
+    states = [PeerState("gpu-executor", "measured"), PeerState("ckzg", "measured")]
+    assert peers.list_first_calls(states, left_out) == [("gpu-executor", "sum")]
+
+
+def test_first_calls_are_compared_with_this_package_at_the_same_work() -> None:
+    states = [
+        PeerState("gpu-executor", "measured"),
+        PeerState("NumPy", "measured"),
+        PeerState("CuPy", "absent"),
+        PeerState("galois", "measured"),
+        PeerState("ckzg", "failed"),
+    ]
+    assert peers.list_first_calls(states) == [
+        ("gpu-executor", "sum"),
+        ("NumPy", "sum"),
+        ("gpu-executor", "products"),
+        ("galois", "products"),
+    ]
 
 
 @pytest.mark.slow
 def test_first_calls_are_made_in_fresh_processes() -> None:
-    measured = [
-        peers.measure_first_call(PeerState(name, "measured"), 1)
-        for name in ("gpu-executor", "python-flint", "py_ecc")
+    works: list[tuple[str, Operation]] = [
+        ("gpu-executor", "sum"),
+        ("gpu-executor", "polynomial product"),
+        ("python-flint", "polynomial product"),
+        ("py_ecc", "point sum"),
     ]
-    assert [each.first for each in measured] == ["sum", "polynomial product", "point sum"]
+    measured = [peers.measure_first_call(*each, 1) for each in works]
     for each in measured:
         assert each.reason is None
-        assert isinstance(each.first_ms, Sampled) and len(each.first_ms.samples) == 1
-        assert each.first_ms > 10  # an interpreter was started
+        assert isinstance(each.ms, Sampled) and len(each.ms.samples) == 1
+        assert each.ms > 10  # an interpreter was started
         assert each.resident_bytes is not None and each.resident_bytes > 10e6
 
 
@@ -293,12 +312,12 @@ def test_a_failed_first_call_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path:
     ):
         script.write_text(code)
         monkeypatch.setattr(peers, "FIRST_CALL_SECONDS", 0.1 if "sleep" in code else 60)
-        found = peers.measure_first_call(PeerState("NumPy", "measured"), 1)
-        assert found.reason == f"first call: {reason}" and found.first_ms is None
+        found = peers.measure_first_call("NumPy", "sum", 1)
+        assert found.reason == f"first call: {reason}" and found.ms is None
     monkeypatch.setattr(peers, "FIRST_CALL_SECONDS", 60)
     script.write_text("raise SystemExit('no device')")
     with pytest.raises(RuntimeError, match="first call: no device"):
-        peers.measure_first_call(PeerState("gpu-executor", "measured"), 1)
+        peers.measure_first_call("gpu-executor", "sum", 1)
 
 
 def test_the_command_prints_tables_and_writes_json(
@@ -307,7 +326,7 @@ def test_the_command_prints_tables_and_writes_json(
     measured = PeersMeasurement(
         suite.select_device(),
         [
-            PeerState("gpu-executor", "measured", "1", "a GPU", "run", None, "sum", 840.0, 120),
+            PeerState("gpu-executor", "measured", "1", "a GPU", "run"),
             PeerState("CuPy", "absent", program="a + b", reason="not installed; pip install cupy"),
             PeerState("Kompute", "failed", "2", None, "a sequence", "RuntimeError: no device"),
         ],
@@ -317,6 +336,11 @@ def test_the_command_prints_tables_and_writes_json(
             PeerRow("wgpu-py", "batch of sums", 4096, 16, None, None, None, "Error: [lost]"),
         ],
         {"commitments": "not installed: eth_account"},
+        [
+            FirstCall("gpu-executor", "sum", 840.0, 120_000_000),
+            FirstCall("NumPy", "sum", 90.0, None),
+            FirstCall("wgpu-py", "sum", None, None, "first call: lost"),
+        ],
     )
     quick: list[bool] = []
 
@@ -333,6 +357,9 @@ def test_the_command_prints_tables_and_writes_json(
         "NumPy 16 x 4 K 5.0 ms 13 M/s 0.50x",
         "wgpu-py 16 x 4 K failed",
         "CuPy not installed",
+        "First calls of a process: a sum of 1,024 32-bit integers",
+        "gpu-executor 840 ms 120 MB",
+        "wgpu-py, sum: first call: lost",
         "CuPy: not installed; pip install cupy",
         "Kompute: RuntimeError: no device",
         "wgpu-py, batch of sums of 4,096: Error: [lost]",

@@ -18,10 +18,12 @@ from gpu_executor.bench import (
     first_call,
     kernel_timing,
     overhead,
+    peers,
     persistent,
     stream,
     suite,
 )
+from gpu_executor.bench.sampled import Sampled
 from gpu_executor.bench.timing import TimingBudget, time_function
 from gpu_executor.calls.call import Array
 from gpu_executor.cli import bench_stream, main
@@ -261,13 +263,17 @@ def test_bench_batch_measures_every_size_in_every_mode(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_bench_batch_takes_ratios_within_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ratios_of_batches_agree_with_the_times_and_keep_those_of_rounds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     # The machine becomes four times slower within the second of three rounds.
     rounds = [[2.0, 1.0, 1.25], [2.0, 1.0, 5.0], [8.0, 4.0, 5.0]]
     monkeypatch.setattr(batch, "time_interleaved", lambda *_, **__: iter(rounds))
     with PersistentVulkanBackend() as gpu:
         row = next(batch.measure_batches(gpu, [(64, 2)], 0))
-    assert (row.speed_up, row.of_best) == (2.0, 0.8)
+    assert (row.speed_up, row.of_best) == (2.0, 0.2)
+    assert isinstance(row.speed_up, Sampled) and row.speed_up.samples == (2, 2, 2)
+    assert isinstance(row.of_best, Sampled) and row.of_best.samples == (0.8, 0.2, 0.8)
     assert (row.sequential_ms, row.pipelined_ms, row.plan_ms) == (2e3, 1e3, 5e3)
     assert row.job_ms == 500
 
@@ -374,6 +380,9 @@ def test_demo_shows_devices_checks_and_a_comparison_and_writes_a_page(
     # Neither the table nor the page has them, and the command `bench persistent` measures them.
     monkeypatch.setattr(overhead, "measure_kernel_rates", lambda _settings: iter(()))
     monkeypatch.setattr(first_call, "measure_first_calls", lambda _pairs: None)
+    monkeypatch.setattr(peers, "list_first_calls", lambda *_: [])
+    names = peers.OWN, "NumPy"
+    monkeypatch.setattr(peers, "_is_installed", lambda program: program.name in names)
     page = tmp_path / "demo.html"
     shown = run("demo", "-o", str(page))
     assert shown.exit_code == 0, shown.output
@@ -383,3 +392,5 @@ def test_demo_shows_devices_checks_and_a_comparison_and_writes_a_page(
     assert shown.output.count("right") == 11
     assert "one-shot" in shown.output
     assert "26.9x" in shown.output
+    words = " ".join(shown.output.split())
+    assert "than this package: NumPy for" in words

@@ -1,12 +1,15 @@
-"""The Python block of docs/cluster.md runs on a cluster, and its assertion holds."""
+"""The Python blocks of docs/cluster.md and of its API page run on a cluster."""
 
 from __future__ import annotations
+
+import pytest
 
 from tests.support.pages import REPOSITORY, parse_blocks, run_blocks
 
 
-def test_the_code_of_the_page_runs(one_node: None) -> None:
-    page = REPOSITORY / "docs" / "cluster.md"
+@pytest.mark.parametrize(("name", "assertions"), [("cluster.md", 1), ("api/cluster.md", 1)])
+def test_the_code_of_the_page_runs(one_node: None, name: str, assertions: int) -> None:
+    page = REPOSITORY / "docs" / name
     text = page.read_text()
-    assert "assert " in text
+    assert text.count("assert ") >= assertions
     run_blocks(page, parse_blocks(text), {})

@@ -1,4 +1,4 @@
-"""The Python blocks of docs/groth16.md run, and their assertions hold."""
+"""The Python blocks of docs/groth16.md and of its API page run, and their assertions hold."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from tests.support.pages import REPOSITORY, parse_blocks, run_blocks
 from tests.support.snarkjs import Snarkjs
 
 
+@pytest.mark.parametrize(("name", "assertions"), [("groth16.md", 7), ("api/groth16.md", 1)])
 @pytest.mark.slow
 def test_the_code_of_the_page_runs(
+    name: str,
+    assertions: int,
     snarkjs: Snarkjs,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -25,10 +28,11 @@ def test_the_code_of_the_page_runs(
     Path("multiplier_js").mkdir()
     wasm = snarkjs.compile_named("multiplier").wasm
     shutil.copyfile(wasm, "multiplier_js/multiplier.wasm")
-    page = REPOSITORY / "docs" / "groth16.md"
+    page = REPOSITORY / "docs" / name
     text = page.read_text()
-    assert text.count("assert ") >= 7
+    assert text.count("assert ") >= assertions
     run_blocks(page, parse_blocks(text), {})
     assert capsys.readouterr().out.strip() in text, "what is printed is in the comment"
-    proof = Path("proof.json").read_text()
-    assert "groth16" in proof and Path("unsafe.zkey").exists()
+    if name == "groth16.md":
+        proof = Path("proof.json").read_text()
+        assert "groth16" in proof and Path("unsafe.zkey").exists()

@@ -28,7 +28,7 @@ from gpu_executor.bench.kzg import FUNCTIONS, KzgRow, StageRow
 from gpu_executor.bench.measurement import Measurement, Target
 from gpu_executor.bench.msm import CurveTimes, MsmRow, SkewRow, TableRow
 from gpu_executor.bench.overhead import KernelRate, Overhead
-from gpu_executor.bench.peers import PeerRow, PeerState
+from gpu_executor.bench.peers import FirstCall, PeerRow, PeerState
 from gpu_executor.bench.persistent import PathTimes, PersistentRow
 from gpu_executor.bench.product_comparison import ProductComparison, ProductTime
 from gpu_executor.bench.results import BenchmarkResult, BenchmarkRun, describe_environment
@@ -80,7 +80,7 @@ FIGURES = [
     "groth16-keys",
     "groth16-memory",
     "groth16-stages",
-    "groth16-floors",
+    "groth16-products",
     "hash-rates",
     "hash-transfers",
     "hash-trees",
@@ -88,7 +88,8 @@ FIGURES = [
     "peers-sum",
     "peers-batch-of-sums",
     "peers-point-sum",
-    "peers-first-calls",
+    "peers-first-sum",
+    "peers-first-products",
 ]
 """The ids of figures that the report of `make_run()` has."""
 
@@ -146,7 +147,7 @@ def _make_persistent(device: DeviceInfo) -> PersistentMeasurement:
     return PersistentMeasurement(
         device,
         rows,
-        [Overhead("call of 64 elements", 28.0, 20.0, "us", 1.5)],
+        [Overhead("call of 64 elements", 28.0, 20.0, "commands alone", "us", 1.5)],
         [KernelRate("bls12_381_fq_add", 1 << 24, 2.3e10, 3.3e12)],
         FirstCallTimes(500.0, 100.0, 400.0, 20.0, 4_096),
         targets=[],
@@ -284,7 +285,9 @@ def _make_transforms(device: DeviceInfo) -> TransformMeasurement:
 def _make_transform(field: str, log_n: int, milliseconds: float) -> TransformRow:
     taken, from_host = _vary(milliseconds), _vary(4 * milliseconds + 0.1)
     names = [each.name for each in dataclasses.fields(TransformRow)]
-    floors = {name: 0.5 * milliseconds for name in names if name.endswith("_floor_ms")}
+    alone = {
+        name: 0.5 * milliseconds for name in names if name.endswith(("_alone_ms", "_copies_ms"))
+    }
     return TransformRow(
         field,
         log_n,
@@ -297,7 +300,7 @@ def _make_transform(field: str, log_n: int, milliseconds: float) -> TransformRow
         mapped_ms=from_host,
         lde_ms=2 * taken,
         poly_mul_ms=3 * taken,
-        **floors,
+        **alone,
     )
 
 
@@ -379,9 +382,9 @@ def make_groth16(device: DeviceInfo) -> Groth16Measurement:
                 )
             )
             taken = {name: share * ms / 10 for name, share in PROOF_STAGES.items()}
-            floors = {name: 0.7 * taken[name] for name in ("quotient", "accumulate B2")}
+            alone = {name: 0.7 * taken[name] for name in ("quotient", "accumulate B2")}
             uniform = circuit == "uniform"
-            own = ProofStageRow("bn128", circuit, log, 0.9 * ms, taken, floors if uniform else {})
+            own = ProofStageRow("bn128", circuit, log, 0.9 * ms, taken, alone if uniform else {})
             stages.append(own)
             where = "snarkjs", "bn128", circuit, log
             peers.append(
@@ -437,8 +440,8 @@ def make_hashes(device: DeviceInfo) -> HashMeasurement:
 def _make_peers(device: DeviceInfo) -> PeersMeasurement:
     own, other, wrong = "gpu-executor", "wgpu-py", "Kompute"
     packages = [
-        PeerState(own, "measured", "0.1", "a GPU", "run", None, "sum", _vary(800.0), 120_000_000),
-        PeerState(other, "measured", "0.32", "a GPU", "dispatch", None, "sum", 2_000.0, None),
+        PeerState(own, "measured", "0.1", "a GPU", "run"),
+        PeerState(other, "measured", "0.32", "a GPU", "dispatch"),
         PeerState(wrong, "failed", "0.9", reason="RuntimeError: no device"),
         PeerState("CuPy", "absent", reason="not installed; pip install cupy"),
     ]
@@ -452,4 +455,11 @@ def _make_peers(device: DeviceInfo) -> PeersMeasurement:
         PeerRow(other, "batch of sums", 1 << 12, 16, None, None, None, "DeviceLost: lost"),
         PeerRow(own, "point sum", 1, 1, 20.0, 50.0, 1.0),
     ]
-    return PeersMeasurement(device, packages, rows, {"commitments": "not installed: eth_account"})
+    first_calls = [
+        FirstCall(own, "sum", _vary(800.0), 120_000_000),
+        FirstCall(other, "sum", 2_000.0, None),
+        FirstCall(own, "products", 900.0, 130_000_000),
+        FirstCall("galois", "products", 5_000.0, None),
+    ]
+    left_out = {"commitments": "not installed: eth_account"}
+    return PeersMeasurement(device, packages, rows, left_out, first_calls)

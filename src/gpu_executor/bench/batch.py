@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
@@ -16,6 +15,7 @@ from gpu_executor.bench.sampled import Sampled
 from gpu_executor.bench.timing import (
     TimingBudget,
     compute_medians,
+    compute_ratio,
     time_interleaved,
     warm_up_device,
 )
@@ -63,8 +63,9 @@ GPU_TIMELINE_ELEMENTS, CPU_TIMELINE_ELEMENTS = 1 << 18, 1 << 14
 class BatchRow:
     """Batches of `jobs` jobs of `elements` elements each, in the three modes.
 
-    Ratios are medians of the ratios within each round. A slow phase that covers half of the rounds
-    changes the ratio of two medians, but not these medians of ratios.
+    Ratios are those of the median times; their samples are the ratios within each
+    round. A slow phase that covers half of the rounds changes a ratio of medians, and shows as a
+    wide spread of these samples.
     """
 
     elements: int
@@ -253,7 +254,6 @@ def _measure_batch(
         )
     )
     sequential, pipelined, plan = compute_medians(rounds)
-    over_plan = [statistics.median(times[mode] / times[2] for times in rounds) for mode in (0, 1)]
     size, count = len(jobs[0][0]), len(jobs)
     return BatchRow(
         elements=size,
@@ -263,8 +263,8 @@ def _measure_batch(
         pipelined_ms=pipelined * 1e3,
         plan_ms=plan * 1e3,
         job_ms=pipelined / count * 1e3,
-        speed_up=Sampled.median(times[0] / times[1] for times in rounds),
-        of_best=min(over_plan),
+        speed_up=compute_ratio(rounds, 0, 1),
+        of_best=min(compute_ratio(rounds, mode, 2) for mode in (0, 1)),
         seed_speed_up=ORIGINAL_SPEED_UPS.get(size, {}).get(count),
     )
 

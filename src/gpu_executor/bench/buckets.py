@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from gpu_executor.bench.sampled import Sampled
-from gpu_executor.bench.timing import compute_medians, time_interleaved
+from gpu_executor.bench.timing import compute_medians, compute_ratio, time_interleaved
 from gpu_executor.bench.webgpu_baseline import AddOperands, WebGpuBaseline
 from gpu_executor.calls.call import Array
 from gpu_executor.kernels import load
@@ -87,16 +87,16 @@ SCENARIOS = (
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A median and its quartiles."""
+    """A ratio of medians, and the quartiles of the ratios within each round."""
 
     low: float
-    median: float
+    ratio: float
     high: float
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Spread:
-        low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
-        return cls(low, middle, high)
+    def of(cls, ratio: Sampled) -> Spread:
+        low, _, high = statistics.quantiles(ratio.samples, n=4, method="inclusive")
+        return cls(low, float(ratio), high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,9 +298,9 @@ def measure_batches(
             buckets_ms=buckets,
             public_ms=public,
             kernel_ms=alone,
-            over_no_caches=Spread.of([times[0] / times[2] for times in rounds]),
-            over_pipelines=Spread.of([times[1] / times[2] for times in rounds]),
-            most=Sampled.median(times[1] / times[4] for times in rounds),
+            over_no_caches=Spread.of(compute_ratio(rounds, 0, 2)),
+            over_pipelines=Spread.of(compute_ratio(rounds, 1, 2)),
+            most=compute_ratio(rounds, 1, 4),
             aim=scenario.target,
             saved=Savings.of(rounds),
             submissions=submissions,

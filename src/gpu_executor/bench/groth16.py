@@ -181,7 +181,7 @@ def measure_proofs(
     peers: Sequence[ProverPeer] = (),
     rates: ProductRates | None = None,
 ) -> Iterator[CircuitTimes]:
-    """Measure one circuit after the other. With `rates`, stages have floors."""
+    """Measure one circuit after the other. With `rates`, the products of stages are counted."""
     with tempfile.TemporaryDirectory() as folder:  # creates the pipelines of a setup
         CircuitFiles(curve, "uniform", SMALLEST, Path(folder)).make_key(gpu)
     for log_constraints in sizes:

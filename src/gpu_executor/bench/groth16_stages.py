@@ -39,7 +39,7 @@ class ProofStageRow:
     """All commands of a proof as they are recorded, without uploads and the host."""
     stages_ms: dict[str, float]
     """The median of replays of each stage by itself."""
-    floors_ms: dict[str, float]
+    products_ms: dict[str, float]
     """What the products of a stage take at the rate of products in chains. Stages whose products
     depend on the values of the witness have none."""
 
@@ -106,32 +106,36 @@ def measure_stages(
     rates: ProductRates | None,
     budget: TimingBudget = DEFAULT_BUDGET,
 ) -> ProofStageRow:
-    """Time the stages on the witness of the last proof. Without `rates` there are no floors."""
+    """Time the stages on the witness of the last proof; with `rates`, their products alone too."""
     recorder = StageRecorder(gpu._session.device_memory)
     recorder.record(prover)
     for each in recorder.stages.values():  # in order, so that each has what it reads
         each.replay()
     replays = [prover.replay, *(each.replay for each in recorder.stages.values())]
     whole, *taken = (1e3 * each for each in time_resident(gpu, replays, budget))
-    floors = {} if rates is None else compute_floors(curve, log_constraints, recorder.plans, rates)
+    alone = (
+        {}
+        if rates is None
+        else compute_products_alone(curve, log_constraints, recorder.plans, rates)
+    )
     stages = dict(zip(recorder.stages, taken, strict=True))
-    return ProofStageRow(curve.name, circuit, log_constraints, whole, stages, floors)
+    return ProofStageRow(curve.name, circuit, log_constraints, whole, stages, alone)
 
 
-def compute_floors(
+def compute_products_alone(
     curve: ProofCurve, log_domain: int, plans: Mapping[str, MsmPlan], rates: ProductRates
 ) -> dict[str, float]:
     """Milliseconds that products take: those of the transforms, and those of all additions."""
-    floors = {}
+    alone = {}
     if rates.scalars is not None:
         per_row = TRANSFORMS * log_domain / 2 + ELEMENTWISE_PRODUCTS
-        floors["quotient"] = 1e3 * per_row * (1 << log_domain) / rates.scalars
+        alone["quotient"] = 1e3 * per_row * (1 << log_domain) / rates.scalars
     if rates.coordinates is not None:
         for name, plan in plans.items():
             group = curve.g2 if name.endswith("B2") else curve.g1
             bound = bound_additions(group, rates.coordinates, plan.rounds)
-            floors[name] = 1e3 * plan.entries / bound
-    return floors
+            alone[name] = 1e3 * plan.entries / bound
+    return alone
 
 
 def shorten_stages(stages: Mapping[str, float]) -> dict[str, float]:

@@ -1,7 +1,9 @@
-"""Matrix products and reductions on device-resident arrays, beside their floors in the same run.
+"""Matrix products and reductions on device-resident arrays, beside the roofline of the
+same run.
 
-The floor of a product of large matrices is the rate of f32 multiply-adds in registers, that of all
-others the bandwidth of a copy by a kernel. Each result is checked before it is timed.
+The roofline of a product of large matrices is the rate of f32 multiply-adds in registers, that of
+all others the bandwidth of a copy by a kernel. Both are measured rates: a call on arrays that fit
+into caches can exceed them. Each result is checked before it is timed.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 SAMPLE = 500
 """Elements of each result that are checked."""
 MEMORY, ARITHMETIC = "memory", "f32 arithmetic"
-"""The names of the floors."""
+"""The two parts of the roofline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +57,21 @@ CPU_SIZES = KernelSizes((256, 64), 10_000, 20, 1 << 20, 1 << 12, 64)
 
 @dataclass(frozen=True, slots=True)
 class KernelRow:
-    """The time of one call, and the time that its floor would take for the same work."""
+    """The time of one call, and the time of the same work at the rate of the roofline."""
 
     kernel: str
     shapes: tuple[Shape, ...]
     ms: float
-    floor: str
-    floor_ms: float
-    of_floor: float
-    """The speed relative to that of the floor."""
+    limit: str
+    """The part of the roofline that takes longer for this work."""
+    roofline_ms: float
+    of_roofline: float
+    """The speed relative to that of the roofline."""
 
 
 @dataclass(frozen=True)
 class KernelMeasurement(Measurement):
-    """The rates of the floors and the rows of all calls."""
+    """The rates of the roofline and the rows of all calls."""
 
     f32_flops: float
     """Floating-point operations per second; a multiply-add is two."""
@@ -85,29 +88,29 @@ def choose_sizes(device: DeviceInfo) -> KernelSizes:
 def measure_kernels(
     gpu: PersistentVulkanBackend, sizes: KernelSizes, repeats: int = 10
 ) -> KernelMeasurement:
-    """Check and time every call, alternating with the floors."""
+    """Check and time every call, alternating with the roofline."""
     memory = gpu._session.device_memory
     factors = memory.put(np.full(sizes.chains, 0.5, np.float32))
     copied = memory.empty((sizes.reduced // 4, 2), np.dtype(np.uint64))
-    floors: list[tuple[Kernel, Sequence[DeviceArray]]] = [
+    roofline: list[tuple[Kernel, Sequence[DeviceArray]]] = [
         (fma_chain_kernel(sizes.length), [factors]),
         (copy_kernel(), [copied]),
     ]
     calls = [_prepare_call(gpu, name, shapes) for name, shapes in _list_calls(sizes)]
-    chains, copy, *taken = time_calls(gpu._session, [*floors, *calls], repeats=repeats)
+    chains, copy, *taken = time_calls(gpu._session, [*roofline, *calls], repeats=repeats)
     flops = 2 * sizes.chains * FMA_CHAINS * sizes.length / chains
     bandwidth = 2 * len(copied) * COPY_UNIT_BYTES / copy
     rows = []
     for (kernel, arrays), seconds in zip(calls, taken, strict=True):
-        floor, floor_seconds = _find_floor(arrays, flops, bandwidth)
+        limit, least = _find_limit(arrays, flops, bandwidth)
         rows.append(
             KernelRow(
                 kernel.name,
                 tuple(array.shape for array in arrays),
                 seconds * 1e3,
-                floor,
-                floor_seconds * 1e3,
-                floor_seconds / seconds,
+                limit,
+                least * 1e3,
+                least / seconds,
             )
         )
     targets = check_targets(rows, gpu.device)
@@ -122,7 +125,10 @@ def check_targets(rows: Sequence[KernelRow], device: DeviceInfo) -> list[Target]
     first = {row.kernel: row for row in reversed(rows)}
     return [
         Target(
-            f"{name} {describe_shapes(first[name].shapes)}, of its floor", row.of_floor, aim, "x"
+            f"{name} {describe_shapes(first[name].shapes)}, of its roofline",
+            row.of_roofline,
+            aim,
+            "x",
         )
         for name, aim in least.items()
         if (row := first.get(name)) is not None
@@ -157,8 +163,8 @@ def _prepare_call(
     return kernel, on_device
 
 
-def _find_floor(arrays: Sequence[DeviceArray], flops: float, bandwidth: float) -> tuple[str, float]:
-    """Return the floor of a call and its seconds: the slower of arithmetic and memory."""
+def _find_limit(arrays: Sequence[DeviceArray], flops: float, bandwidth: float) -> tuple[str, float]:
+    """Return the slower of arithmetic and memory, and its seconds."""
     moved, operations = sum(array.nbytes for array in arrays), 0
     if len(arrays) == 2:
         (m, k), (_, n) = (array.shape for array in arrays)

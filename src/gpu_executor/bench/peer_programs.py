@@ -18,10 +18,10 @@ import os
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,14 @@ GENERATOR = 31
 WORK_GROUP = 256
 BLOB_BYTES = 131_072
 FIRST_ELEMENTS = 1 << 10
+FIRST_WORK: Mapping[str, str] = {
+    "sum": f"a sum of {FIRST_ELEMENTS:,} 32-bit integers",
+    "products": f"{FIRST_ELEMENTS:,} BabyBear products",
+    "polynomial product": f"a product of two polynomials of {FIRST_ELEMENTS:,} coefficients",
+    "commitments": "a KZG commitment of one blob, with loading the setup",
+    "point sum": "a multiple of one point",
+}
+"""What the first call of a process does, by operation."""
 RESULT = "first call: "
 """The beginning of the line that a fresh process prints."""
 SPIRV = Path(__file__).parents[1] / "kernels" / "spirv" / "vector_add_u32.spv"
@@ -75,7 +83,7 @@ class PeerProgram:
     summary: ClassVar[str]
     """What the program does, in words."""
     first: ClassVar[Operation] = "sum"
-    """The work of the first call in a fresh process."""
+    """The work whose first call in a fresh process is measured, as is this package's."""
     device: str = "CPU"
 
     def __init__(self) -> None:
@@ -549,7 +557,7 @@ PROGRAMS: Sequence[type[PeerProgram]] = (
 
 
 def make_first_inputs(operation: Operation, setup: Path) -> tuple[Any, ...]:
-    """Small inputs for the first call of a process."""
+    """Small inputs for the first call of a process, the same for every package."""
     match operation:
         case "commitments":
             return np.zeros((1, BLOB_BYTES), np.uint8), setup
@@ -560,10 +568,10 @@ def make_first_inputs(operation: Operation, setup: Path) -> tuple[Any, ...]:
     return a, b
 
 
-def main(name: str, setup: str) -> None:
-    """Do the first work with one package; print when it ended and the memory held, as JSON."""
+def main(name: str, operation: Operation, setup: str) -> None:
+    """Do the work with one package once; print when it ended and the memory held, as JSON."""
     program = next(each for each in PROGRAMS if each.name == name)()
-    prepared = program.prepare(program.first, *make_first_inputs(program.first, Path(setup)))
+    prepared = program.prepare(operation, *make_first_inputs(operation, Path(setup)))
     assert prepared is not None
     prepared.call()
     ended = time.time()
@@ -575,4 +583,5 @@ def main(name: str, setup: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    name, operation, setup = sys.argv[1:]
+    main(name, cast(Operation, operation), setup)

@@ -7,7 +7,6 @@ one work are timed in interleaved rounds, so a slow phase of the machine meets a
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.metadata
 import importlib.util
 import json
@@ -31,7 +30,7 @@ from gpu_executor.bench.peer_programs import (
     Uint32s,
 )
 from gpu_executor.bench.sampled import Sampled
-from gpu_executor.bench.timing import compute_medians, time_interleaved
+from gpu_executor.bench.timing import compute_medians, compute_ratio, time_interleaved
 from gpu_executor.curves import BLS12_381_G1
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import format_install_command
@@ -115,15 +114,14 @@ class PeerRow:
     per_second: float | None
     """Elements, coefficients, blobs or points of all jobs."""
     slower: float | None
-    """The time over that of gpu-executor: the median of the ratios within each round."""
+    """The time over that of gpu-executor; the samples are the ratios within each round."""
     reason: str | None = None
     """How the package failed at this work."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerState:
-    """A package: whether it was measured, and its first call; the attributes are the keys of the
-    JSON files."""
+    """A package, and whether it was measured; the attributes are the keys of the JSON files."""
 
     package: str
     state: Literal["measured", "absent", "failed"]
@@ -134,13 +132,22 @@ class PeerState:
     """What the program does."""
     reason: str | None = None
     """Why there are no figures."""
-    first: str | None = None
-    """The work of the first call."""
-    first_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FirstCall:
+    """The first call of one work by one package in fresh processes; the attributes are the keys of
+    the JSON files. The inputs of a work are the same for all packages."""
+
+    package: str
+    operation: str
+    ms: float | None
     """From the start of a process until it had its first result: the interpreter, the imports,
-    opening the device and the call."""
-    resident_bytes: int | None = None
+    opening the device and the call. None if the package failed."""
+    resident_bytes: int | None
     """Main memory that this process held then; None where the system does not say."""
+    reason: str | None = None
+    """How the package failed."""
 
 
 class OpenPeers:
@@ -283,38 +290,43 @@ def measure_work(
         if call.reason is not None:
             failed.append(_make_row(work, call.name, None, None, call.reason))
             continue
-        slower = Sampled.median(times[at] / times[own] for times in taken)
+        slower = compute_ratio(taken, at, own)
         rows.append(_make_row(work, call.name, seconds, slower))
     return rows + failed
 
 
-def measure_first_call(
-    state: PeerState, processes: int, left_out: Container[str] = ()
-) -> PeerState:
-    """Measure the first call of a package in fresh processes, of which the median is taken; not of
-    work that is left out."""
-    if state.state != "measured":
-        return state
-    program = next(each for each in PROGRAMS if each.name == state.package)
-    if program.first in left_out:
-        return state
-    setup = str(find_mainnet_setup()) if program.first == "commitments" else ""
+def list_first_calls(
+    states: Sequence[PeerState], left_out: Container[str] = ()
+) -> list[tuple[str, Operation]]:
+    """Return the packages and works whose first calls are measured: for every other package its
+    own work, beside this package at the same work. Works that are left out are not among them."""
+    works: dict[Operation, list[str]] = {}
+    for program in PROGRAMS:
+        state = next((each for each in states if each.package == program.name), None)
+        if state is not None and state.state == "measured" and program.first not in left_out:
+            works.setdefault(program.first, [OWN])
+            if program.name != OWN:
+                works[program.first].append(program.name)
+    return [(package, operation) for operation, names in works.items() for package in names]
+
+
+def measure_first_call(package: str, operation: Operation, processes: int) -> FirstCall:
+    """Measure the first call of a package in fresh processes, of which the median is taken."""
+    setup = str(find_mainnet_setup()) if operation == "commitments" else ""
     # With -P, the folder of the script does not shadow modules of other packages.
-    arguments = ["-P", peer_programs.__file__, state.package, setup]
+    arguments = ["-P", peer_programs.__file__, package, operation, setup]
     taken, memory = [], None
     for _ in range(processes):
         begun = time.time()
         try:
             found = _run_process(arguments)
         except RuntimeError as error:
-            if state.package == OWN:
+            if package == OWN:
                 raise
-            return dataclasses.replace(state, first=program.first, reason=str(error))
+            return FirstCall(package, operation, None, None, str(error))
         taken.append((found["ended"] - begun) * 1e3)
         memory = found["resident_bytes"]
-    return dataclasses.replace(
-        state, first=program.first, first_ms=Sampled.median(taken), resident_bytes=memory
-    )
+    return FirstCall(package, operation, Sampled.median(taken), memory)
 
 
 def _run_process(arguments: Sequence[str]) -> dict[str, Any]:

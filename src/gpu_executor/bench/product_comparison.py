@@ -11,8 +11,7 @@ import numpy as np
 
 from gpu_executor.bench.inputs import draw_elements
 from gpu_executor.bench.measurement import Target
-from gpu_executor.bench.sampled import Sampled
-from gpu_executor.bench.timing import compute_medians, time_interleaved
+from gpu_executor.bench.timing import compute_medians, compute_ratio, time_interleaved
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.fields import BLS12_381_FR, FieldArray
 from gpu_executor.kernels import load
@@ -71,8 +70,7 @@ def compare_products(
     _check(methods)
     calls = [each.multiply for each in methods]
     taken = list(time_interleaved(calls, min_rounds=rounds))
-    # Medians of the ratios within each round, for the reason given in `batch.BatchRow`.
-    slower = [Sampled.median(times[i] / times[0] for times in taken) for i in range(len(calls))]
+    slower = [compute_ratio(taken, index, 0) for index in range(len(calls))]
     times = [
         ProductTime(each.name, each.kind, seconds * 1e3, count / seconds, ratio)
         for each, seconds, ratio in zip(methods, compute_medians(taken), slower, strict=True)

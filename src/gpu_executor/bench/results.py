@@ -67,7 +67,7 @@ OWN_UNITS = {
     **dict.fromkeys(("one_thread", "threads"), "/s"),
 }
 """Units of columns whose names do not end with one."""
-WITH_UNIT_COLUMN = frozenset({"measured", "floor"})
+WITH_UNIT_COLUMN = frozenset({"measured", "reference"})
 """Columns whose unit is in the column `unit` of the same row."""
 RATIO = "x"
 NO_FIGURES = frozenset({"timelines", "aims"})

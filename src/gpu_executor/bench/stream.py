@@ -15,8 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpu_executor.bench.inputs import check_sums, tile_elements
-from gpu_executor.bench.sampled import Sampled
-from gpu_executor.bench.timing import compute_medians, time_interleaved
+from gpu_executor.bench.timing import compute_medians, compute_ratio, time_interleaved
 from gpu_executor.calls.call import Array
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.kernel import Kernel
@@ -116,11 +115,7 @@ def measure_streams(
         for kind in kinds:
             _check(gpu, kernel, kind)
     rates = [count / seconds for seconds in compute_medians(rounds)]
-    # Medians of the shares within each round, for the reason given in `batch.BatchRow`.
-    shares = [
-        Sampled.median(times[0] / times[index] for times in rounds)
-        for index in range(len(functions))
-    ]
+    shares = [compute_ratio(rounds, 0, index) for index in range(len(functions))]
     first = len(DIRECTIONS)
     return StreamMeasurement(
         count,

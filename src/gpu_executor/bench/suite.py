@@ -96,7 +96,7 @@ def select_device() -> DeviceInfo:
 
 @dataclass(frozen=True)
 class PersistentMeasurement(Measurement):
-    """One-shot and persistent calls, their floors, kernels alone, first calls."""
+    """One-shot and persistent calls, their references, kernels alone, first calls."""
 
     rows: list[persistent.PersistentRow]
     ratios: list[overhead.Overhead]
@@ -109,7 +109,7 @@ class PersistentMeasurement(Measurement):
 
 
 def measure_persistent(watch: Watch, *, quick: bool = False) -> PersistentMeasurement:
-    """Measure calls by size, then their floors, kernels and the first call of a process."""
+    """Measure calls by size, then their references, kernels and the first call of a process."""
     settings = Settings.from_environment()
     sizes = QUICK_SIZES if quick else persistent.SIZES
     budget = QUICK_SECONDS if quick else persistent.BUDGET
@@ -119,7 +119,7 @@ def measure_persistent(watch: Watch, *, quick: bool = False) -> PersistentMeasur
         *(partial(overhead.measure_planned_call, count=count) for count in overhead.PLANNED),
         overhead.measure_medium_call,
     ]
-    calls = list(watch((each(settings) for each in measures), len(measures), "floors"))
+    calls = list(watch((each(settings) for each in measures), len(measures), "references"))
     rates = watch(overhead.measure_kernel_rates(settings), 6, "kernels")
     pairs = 1 if quick else first_call.PROCESSES
     device = select_device()
@@ -482,6 +482,8 @@ class PeersMeasurement(Measurement):
     rows: list[peers.PeerRow]
     left_out: dict[str, str]
     """Operations that were not measured, with the reason."""
+    first_calls: list[peers.FirstCall]
+    """Packages that do the same work, one after the other."""
 
 
 def measure_peers(watch: Watch, *, quick: bool = False) -> PeersMeasurement:
@@ -493,9 +495,10 @@ def measure_peers(watch: Watch, *, quick: bool = False) -> PeersMeasurement:
         works = peers.list_works(sizes, left_out)
         measured = (peers.measure_work(work, opened.programs, sizes) for work in works)
         rows = [row for each in watch(measured, peers.count_works(sizes), "works") for row in each]
-    begun = (peers.measure_first_call(each, sizes.processes, left_out) for each in opened.states)
-    states = list(watch(begun, len(opened.states), "first calls"))
-    return PeersMeasurement(device, states, rows, left_out)
+    begun = peers.list_first_calls(opened.states, left_out)
+    calls = (peers.measure_first_call(*each, sizes.processes) for each in begun)
+    first_calls = list(watch(calls, len(begun), "first calls"))
+    return PeersMeasurement(device, opened.states, rows, left_out, first_calls)
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,16 @@ def call_for(function: Function, seconds: float) -> None:
         function()
 
 
+def compute_ratio(rounds: Sequence[Sequence[float]], first: int, second: int) -> Sampled:
+    """Return the median time of the function `first` over that of the function `second`.
+
+    So it agrees with the medians that stand beside it. Its samples are the ratios within each
+    round, whose quartiles say how much they vary.
+    """
+    numerator, denominator = compute_medians([times[first], times[second]] for times in rounds)
+    return Sampled(numerator / denominator, (times[first] / times[second] for times in rounds))
+
+
 def compute_medians(rounds: Iterable[Sequence[float]]) -> list[Sampled]:
     """Return the median seconds of each function over the rounds."""
     return [Sampled.median(times) for times in zip(*rounds, strict=True)]

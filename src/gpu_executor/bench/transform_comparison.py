@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from gpu_executor.bench.inputs import draw_elements
-from gpu_executor.bench.sampled import Sampled
-from gpu_executor.bench.timing import compute_medians, time_interleaved
+from gpu_executor.bench.timing import compute_medians, compute_ratio, time_interleaved
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.fields import BABYBEAR, BLS12_381_FR, GOLDILOCKS, FieldArray
 from gpu_executor.ops.elementwise import Words
@@ -67,7 +66,7 @@ class TransformComparison:
     theirs_ms: float
     ours_ms: float
     faster: float
-    """Their time over ours: the median of the ratios within each round."""
+    """Their time over ours; the samples are the ratios within each round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +107,7 @@ def _compare(work: _ComparedWork, rounds: int) -> TransformComparison:
         raise AssertionError(f"{work.package}: the results of {work.what} differ")
     taken = list(time_interleaved([work.theirs, work.ours], min_rounds=rounds))
     theirs, ours = compute_medians(taken)
-    faster = Sampled.median(times[0] / times[1] for times in taken)
+    faster = compute_ratio(taken, 0, 1)
     return TransformComparison(work.package, work.what, theirs * 1e3, ours * 1e3, faster)
 
 

@@ -4,8 +4,10 @@ low-degree extensions and products of polynomials.
 Results are checked before they are timed: one value against the polynomial at its point, and the
 inverse transform against the original input.
 
-Each time has two floors, measured in the same run: that of its products, at the rate of products
-without memory, and that of its memory, each element read and written once by a copy.
+Beside each time are two parts of it, measured alone in the same run: its products, at the rate of
+Horner's rule, and its memory, each element read and written once by a copy. Neither is a lower
+bound: products with roots can take less than those of Horner's rule, and small arrays fit into
+caches.
 
 Device-resident work is recorded as a graph. Graphs of small sizes have several calls, one after the
 other: a single one takes less time on the device than its submission takes on the host.
@@ -129,18 +131,18 @@ class TransformRow:
     """A low-degree extension to as many elements on a coset, from 1 / BLOWUP as many."""
     poly_mul_ms: float
     """A product of two polynomials, with as many coefficients together."""
-    numpy_floor_ms: float
+    numpy_copies_ms: float
     """The copies of `numpy_ms` to the device and back, without a transform."""
-    mapped_floor_ms: float
+    mapped_copies_ms: float
     """The copies of `mapped_ms`."""
-    products_floor_ms: float
+    products_alone_ms: float
     """The products of the butterflies of one transform."""
-    memory_floor_ms: float
+    memory_alone_ms: float
     """Each element of one transform read and written once."""
-    lde_products_floor_ms: float
-    lde_memory_floor_ms: float
-    poly_mul_products_floor_ms: float
-    poly_mul_memory_floor_ms: float
+    lde_products_alone_ms: float
+    lde_memory_alone_ms: float
+    poly_mul_products_alone_ms: float
+    poly_mul_memory_alone_ms: float
 
     @property
     def cost(self) -> float:
@@ -224,7 +226,7 @@ def _measure_field(
             dataclasses.replace(budget, warm_up=warm_up),
             busy,
         )
-    floors = measure_floors(gpu, field, budget)
+    rates = measure_bare_rates(gpu, field, budget)
     return [
         TransformRow(
             field.name,
@@ -235,8 +237,8 @@ def _measure_field(
                 for name, seconds in taken.items()
             },
             **{
-                f"{name}_floor_ms": seconds * 1e3
-                for name, seconds in _compute_floors(field, size, floors).items()
+                f"{name}_alone_ms": seconds * 1e3
+                for name, seconds in _compute_times_alone(field, size, rates).items()
             },
         )
         for index, size in enumerate(sizes)
@@ -244,7 +246,7 @@ def _measure_field(
 
 
 @dataclass(frozen=True, slots=True)
-class FloorRates:
+class BareRates:
     """What a device reaches where nothing else takes time."""
 
     products_per_second: float
@@ -252,9 +254,9 @@ class FloorRates:
     """Read and written."""
 
 
-def measure_floors(
+def measure_bare_rates(
     gpu: PersistentVulkanBackend, field: Field, budget: TimingBudget = BUDGET
-) -> FloorRates:
+) -> BareRates:
     """Measure the products of Horner's rule, and a copy from device memory to device memory."""
     points = CPU_RATE_POINTS if gpu.device.kind == "cpu" else GPU_RATE_POINTS
     drawn = field.from_words(draw_elements(field.prime, (points,), 1), field.form)
@@ -268,11 +270,11 @@ def measure_floors(
     ]
     evaluated, moved = time_resident(gpu, functions, budget)
     products = points * (RATE_COEFFICIENTS - 1)
-    return FloorRates(products / evaluated, 2 * copied.nbytes / moved)
+    return BareRates(products / evaluated, 2 * copied.nbytes / moved)
 
 
-def _compute_floors(field: Field, size: TransformSize, rates: FloorRates) -> dict[str, float]:
-    """Return the floors in seconds, by what they are the floor of and why."""
+def _compute_times_alone(field: Field, size: TransformSize, rates: BareRates) -> dict[str, float]:
+    """Return the seconds of the products alone and of the memory alone, by the work they are of."""
     n, log_n = size.elements, size.log_n
     element = field.prime.element_bytes / rates.bytes_per_second
     product = 1 / rates.products_per_second
@@ -343,8 +345,8 @@ def _prepare_calls(
         **{name: _record_calls(gpu, call, size) for name, call in resident.items()},
         "numpy_ms": transform_numpy,
         "mapped_ms": transform_mapped,
-        "numpy_floor_ms": copy_numpy,
-        "mapped_floor_ms": copy_mapped,
+        "numpy_copies_ms": copy_numpy,
+        "mapped_copies_ms": copy_mapped,
     }
 
 

@@ -62,7 +62,7 @@ def _summarize(rows: Sequence[BatchRow]) -> str:
     worst = min(rows, key=lambda row: row.of_best)
     return (
         "size: elements of a job. a job: one job of the pipelined batch. faster: pipelined over "
-        "sequential, the median of the ratios of neighbouring runs. Rust: the same in the Rust "
+        "sequential, medians of rounds. Rust: the same in the Rust "
         "original, from which this project started. plan: the mode that the planner chose. "
         "ratio: the time of the faster mode over the plan's.\n"
         f"The plan reaches at least {worst.of_best:.2f} of the faster mode (target "

@@ -45,9 +45,9 @@ def _make_batches_table(rows: Sequence[BucketRow]) -> Table:
             _format_digits(row.pipelines_ms),
             _format_digits(row.buckets_ms),
             _format_digits(row.kernel_ms),
-            f"{gain.median:.2f}",
+            f"{gain.ratio:.2f}",
             f"{gain.low:.2f}-{gain.high:.2f}",
-            "" if row.aim is None else f"{row.aim} {_format_met(gain.median >= row.aim)}",
+            "" if row.aim is None else f"{row.aim} {_format_met(gain.ratio >= row.aim)}",
         )
     return table
 
@@ -57,9 +57,9 @@ def _format_batches_legend(rows: Sequence[BucketRow]) -> str:
     return (
         "no caches: everything is created for every task. pipelines: one pipeline and one "
         "submission, buffers created for every task. buckets: WgpuExecutor.run_batch after a "
-        "warm-up. kernel: the dispatches alone. gain: time of pipelines over time of buckets, the "
-        f"median over {min(rounds)} to {max(rounds)} rounds. In each round every program is called "
-        "once untimed before its timed call.\n"
+        "warm-up. kernel: the dispatches alone. gain: time of pipelines over that of buckets, "
+        f"medians of {min(rounds)} to {max(rounds)} rounds; quartiles: of the gain within a round. "
+        "In each round every program is called once untimed before its timed call.\n"
     )
 
 
@@ -109,10 +109,10 @@ def _analyse(rows: Sequence[BucketRow], singles: Sequence[SingleTaskRow]) -> Ite
 def _judge_gain(gain: Spread) -> str:
     spread = f"(quartiles {gain.low:.2f} to {gain.high:.2f})"
     if gain.low > 1:
-        return f"buckets are {gain.median:.2f}x as fast as pipelines {spread}"
+        return f"buckets are {gain.ratio:.2f}x as fast as pipelines {spread}"
     if gain.high < 1:
-        return f"buckets lose, {gain.median:.2f}x the speed of pipelines {spread}"
-    return f"buckets and pipelines are about even, {gain.median:.2f}x {spread}"
+        return f"buckets lose, {gain.ratio:.2f}x the speed of pipelines {spread}"
+    return f"buckets and pipelines are about even, {gain.ratio:.2f}x {spread}"
 
 
 def _explain_gain(row: BucketRow) -> str:

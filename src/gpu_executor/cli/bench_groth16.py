@@ -36,9 +36,9 @@ KEYS_LEGEND = (
 STAGES_LEGEND = (
     "Each stage is recorded by itself and replayed many times in a row. all: all of them as a "
     "proof records them, which overlaps. quotient: sparse "
-    "product and transforms; A to B2: points of that section added to buckets. floor: what the "
-    "products of these stages take in chains of products in registers; a witness of bits has "
-    "fewer additions, so it has no floor.\n"
+    "product and transforms; A to B2: points of that section added to buckets. products alone: "
+    "what the products of these stages take in chains of products in registers; a witness of bits "
+    "has fewer additions, so none are counted for it.\n"
 )
 
 
@@ -180,10 +180,12 @@ def _make_stages_table(circuit: str, stages: Sequence[ProofStageRow]) -> Table:
         times = (own.get(name) for name in names)
         taken = ("-" if each is None else round_digits(each) for each in times)
         table.add_row(f"2^{row.log_constraints}", round_digits(row.device_ms), *taken)
-        if row.floors_ms:
-            floors = map(shorten_stages(row.floors_ms).get, names)
+        if row.products_ms:
+            alone = map(shorten_stages(row.products_ms).get, names)
             table.add_row(
-                "floor", "", *("" if each is None else round_digits(each) for each in floors)
+                "products alone",
+                "",
+                *("" if each is None else round_digits(each) for each in alone),
             )
     return table
 

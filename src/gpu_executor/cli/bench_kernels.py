@@ -1,4 +1,4 @@
-"""`gpu-executor bench kernels`: matrix products and reductions beside their floors."""
+"""`gpu-executor bench kernels`: matrix products and reductions beside the roofline."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from gpu_executor.cli.progress import show_work
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
 LEGEND = (
-    "All arrays are in device memory; times are by the device's clock. The floor is the time of "
-    "the same arithmetic in registers, or of moving the same bytes at the rate of a copy by a "
-    "kernel. Integer products are compared with f32 arithmetic too. A sample of every result was "
-    "checked.\n"
+    "All arrays are in device memory; times are by the device's clock. roofline: the time of the "
+    "same arithmetic in registers, or of moving the same bytes at the rate of a copy by a kernel, "
+    "the longer of both. Work on arrays that fit into caches can take less. Integer products are "
+    "compared with f32 arithmetic too. A sample of every result was checked.\n"
 )
 
 
 @click.command("kernels")
 @json_option
 def bench_kernels(json_file: Path | None) -> None:
-    """Matrix products and reductions beside their floors."""
+    """Matrix products and reductions beside the roofline."""
     with PersistentVulkanBackend() as gpu:
         print_device(gpu.device)
         with show_work("matrix products and reductions"):
@@ -40,15 +40,15 @@ def bench_kernels(json_file: Path | None) -> None:
 
 
 def _make_table(measured: KernelMeasurement) -> Table:
-    columns = "kernel", "shapes", "time", "floor", "", "of floor"
+    columns = "kernel", "shapes", "time", "roofline", "", "of roofline"
     table = make_table("Matrix products and reductions", *columns)
     for row in measured.rows:
         table.add_row(
             row.kernel,
             kernels.describe_shapes(row.shapes),
             format_milliseconds(row.ms),
-            format_milliseconds(row.floor_ms),
-            row.floor,
-            f"{row.of_floor:.2f}",
+            format_milliseconds(row.roofline_ms),
+            row.limit,
+            f"{row.of_roofline:.2f}",
         )
     return table

@@ -10,7 +10,8 @@ import click
 from rich.table import Table
 
 from gpu_executor.bench import suite
-from gpu_executor.bench.peers import PeerRow, PeerState
+from gpu_executor.bench.peer_programs import FIRST_WORK
+from gpu_executor.bench.peers import FirstCall, PeerRow, PeerState
 from gpu_executor.bench.suite import PeersMeasurement
 from gpu_executor.cli.bench_output import json_option, print_device, report_measurement
 from gpu_executor.cli.output import console, format_milliseconds, format_rate, make_table
@@ -25,11 +26,16 @@ UNITS = {
     "sum": "Sums of 32-bit integers, NumPy to NumPy, by elements",
     "batch of sums": "Batches of sums of 32-bit integers, NumPy to NumPy, by elements of a job",
 }
+STATES = {"measured": "measured", "absent": "not installed", "failed": "failed"}
 LEGEND = (
-    "ratio: the package's time over that of gpu-executor, the median of the ratios within each "
-    "round; below 1 the package is faster. Results were checked against exact integers before "
-    "they were timed. first call: a fresh process, from its start until the first result, of the "
-    "work in the next column; memory: main memory that this process held then.\n"
+    "ratio: the package's time over that of gpu-executor; "
+    "below 1 the package is faster. Results were checked against exact integers before "
+    "they were timed.\n"
+)
+FIRST_CALLS_LEGEND = (
+    "first call: a fresh process, from its start until its first result; the packages of a table "
+    "have the same inputs. Caches of drivers and packages on disk are used as they are. memory: "
+    "main memory that this process held then.\n"
 )
 
 
@@ -43,8 +49,11 @@ def bench_peers(quick: bool, json_file: Path | None) -> None:
     with report_measurement("peers", measured, json_file):
         for table in _make_tables(measured):
             console.print(table)
-        console.print(_make_first_calls_table(measured.packages))
         console.print(LEGEND)
+        console.print(_make_packages_table(measured.packages))
+        for table in _make_first_calls_tables(measured.first_calls):
+            console.print(table)
+        console.print(FIRST_CALLS_LEGEND)
         for line in _describe_programs(measured):
             console.print(line, markup=False)
 
@@ -69,23 +78,27 @@ def _format_times(row: PeerRow) -> tuple[str, str, str]:
     return format_milliseconds(row.ms), format_rate(row.per_second), f"{row.slower:.2f}x"
 
 
-def _make_first_calls_table(peers: Sequence[PeerState]) -> Table:
+def _make_packages_table(states: Sequence[PeerState]) -> Table:
     """All packages, those that are absent too."""
-    table = make_table("Packages", "package", "version", "first call", "of", "memory")
-    for each in peers:
-        first, memory = each.first_ms, each.resident_bytes
-        if each.state == "absent":
-            shown = "not installed"
-        else:
-            shown = "failed" if first is None else format_milliseconds(first)
-        table.add_row(
-            each.package,
-            each.version or "",
-            shown,
-            each.first or "",
-            "" if memory is None else f"{memory / 1e6:,.0f} MB",
-        )
+    table = make_table("Packages", "package", "version", "state")
+    for each in states:
+        table.add_row(each.package, each.version or "", STATES[each.state])
     return table
+
+
+def _make_first_calls_tables(calls: Sequence[FirstCall]) -> Iterator[Table]:
+    """A table for each work, with the packages that do it."""
+    for operation, rows in groupby(calls, key=lambda call: call.operation):
+        title = f"First calls of a process: {FIRST_WORK[operation]}"
+        table = make_table(title, "package", "first call", "memory")
+        for each in rows:
+            memory = each.resident_bytes
+            table.add_row(
+                each.package,
+                "failed" if each.ms is None else format_milliseconds(each.ms),
+                "" if memory is None else f"{memory / 1e6:,.0f} MB",
+            )
+        yield table
 
 
 def _describe_programs(measured: PeersMeasurement) -> Iterator[str]:
@@ -96,6 +109,9 @@ def _describe_programs(measured: PeersMeasurement) -> Iterator[str]:
             yield f"{each.package}{where}: {each.program}"
         if each.reason is not None:
             yield f"{each.package}: {each.reason}"
+    for call in measured.first_calls:
+        if call.reason is not None:
+            yield f"{call.package}, {call.operation}: {call.reason}"
     for row in measured.rows:
         if row.reason is not None:
             yield f"{row.package}, {row.operation} of {row.elements:,}: {row.reason}"

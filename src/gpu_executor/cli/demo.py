@@ -16,6 +16,7 @@ from gpu_executor.cli.progress import show_progress
 from gpu_executor.cli.report import write_report
 from gpu_executor.cli.smoke import print_checks
 from gpu_executor.report.page import make_page
+from gpu_executor.report.verdict import list_verdict
 from gpu_executor.vulkan.instance import find_devices
 
 
@@ -33,9 +34,14 @@ def demo(output: Path) -> None:
     print_comparison(calls.rows)
     batches = suite.measure_batches(show_progress, quick=True)
     streams = suite.measure_stream(show_progress, quick=True)
+    others = suite.measure_peers(show_progress, quick=True)
     run = BenchmarkRun(describe_environment(calls.device), quick=True)
-    for name, each in (("persistent", calls), ("batch", batches), ("stream", streams)):
+    measured = {"persistent": calls, "batch": batches, "stream": streams, "peers": others}
+    for name, each in measured.items():
         run.benchmarks[name] = BenchmarkResult.of(each)
+    for sentence in list_verdict(run):
+        print_text(sentence)
+    console.print()
     write_report(make_page(run), output)
     console.print("`gpu-executor bench all` measures everything.")
     print_text(f"A page with charts and the pipeline: {output.resolve()}")

@@ -21,6 +21,7 @@ from gpu_executor.report.charts import (
     draw_heat_maps,
 )
 from gpu_executor.report.contents import (
+    OWN_SCALES,
     Figure,
     LegendEntry,
     Measurements,
@@ -30,15 +31,25 @@ from gpu_executor.report.contents import (
 from gpu_executor.report.format import (
     format_bandwidth,
     format_count,
+    format_range,
     format_rate,
     format_ratio,
     format_time,
+    round_digits,
 )
 from gpu_executor.report.shared_figures import (
     make_line_figure,
     make_stack_figure,
 )
 
+STREAMED = {
+    "mapped": "between mapped arrays",
+    "imported": "between imported arrays",
+    "plain, into an array": "into your array",
+    "plain, new results": "into new arrays",
+}
+"""Kinds of arrays of streamed additions, as ends of a sentence. Inputs are plain arrays where
+nothing else is said."""
 SOURCE = "Rust original (Intel i7-9750H, Windows)"
 
 
@@ -99,7 +110,8 @@ def _summarize_calls(rows: Sequence[Mapping[str, Any]]) -> str:
     first, last = rows[0], rows[-1]
     words = [
         f"At {format_count(row['elements'])} elements a persistent call takes "
-        f"{format_time(best)}, {format_ratio(row['one_shot_ms'] / best)} as fast as a one-shot call"
+        f"{format_time(best)} and a one-shot call {format_time(row['one_shot_ms'])}, "
+        f"{format_ratio(row['one_shot_ms'] / best)} as long"
         for row in (first, last)
         for best in (min(row["host_visible"]["average_ms"], row["device_local"]["average_ms"]),)
     ]
@@ -146,7 +158,7 @@ def show_batches(name: str, title: str, given: Measurements, _run: BenchmarkRun)
     maps = []
     for arrays in ("plain", "mapped"):
         found = {
-            (row["elements"], row["jobs"]): row["speed_up"]
+            (row["elements"], row["jobs"]): find_speed_up(row)
             for row in rows
             if row["arrays"] == arrays
         }
@@ -159,9 +171,18 @@ def show_batches(name: str, title: str, given: Measurements, _run: BenchmarkRun)
     }
     source_sizes, source_jobs = sorted(ORIGINAL_SPEED_UPS), [2, 3, 4]
     maps.append(_make_heat_map("Rust original", source_sizes, source_jobs, original))
-    best = max(rows, key=lambda row: row["speed_up"])
+    best = max(rows, key=find_speed_up)
+
+    def write_rounds(row: Mapping[str, Any]) -> str:
+        key = {name: row[name] for name in ("elements", "jobs", "arrays")}
+        quartiles = given.find_quartiles("rows", "speed_up", **key)
+        return "" if quartiles is None else format_range(*quartiles)
+
     table = ValueTable(
-        ["elements", "jobs", "arrays", "sequential", "pipelined", "speed-up", "as planned"],
+        [
+            *("elements", "jobs", "arrays", "sequential", "pipelined", "speed-up"),
+            *("within rounds", "as planned"),
+        ],
         [
             [
                 format_count(row["elements"]),
@@ -169,7 +190,8 @@ def show_batches(name: str, title: str, given: Measurements, _run: BenchmarkRun)
                 row["arrays"],
                 format_time(row["sequential_ms"]),
                 format_time(row["pipelined_ms"]),
-                format_ratio(row["speed_up"]),
+                format_ratio(find_speed_up(row)),
+                write_rounds(row),
                 format_time(row["plan_ms"]),
             ]
             for row in rows
@@ -179,17 +201,25 @@ def show_batches(name: str, title: str, given: Measurements, _run: BenchmarkRun)
         "batch-speed-up",
         "Speed-up of pipelined over sequential batches",
         "Rows: elements of a job. Columns: jobs. Above 1, overlapping the copies of one job with "
-        "the kernel of another pays. A speed-up is the median of the ratios of neighbouring runs, "
-        "which is not the ratio of the median times. The planner chooses the mode by itself. The "
-        "Rust original, from which this project started, ran on another machine.",
+        "the kernel of another pays. A speed-up is the quotient of the median times; within "
+        "rounds: the quartiles of the quotients of neighbouring runs. The planner chooses the mode "
+        "by itself. The Rust original, from which this project started, ran on another machine.",
         partial(draw_heat_maps, maps),
         table,
     )
     text = (
-        f"The largest speed-up is {format_ratio(best['speed_up'])}: {best['jobs']} jobs of "
-        f"{format_count(best['elements'])} elements, {best['arrays']} arrays."
+        f"The largest speed-up is {format_ratio(find_speed_up(best))}: {best['jobs']} jobs of "
+        f"{format_count(best['elements'])} elements, {best['arrays']} arrays, "
+        f"{format_time(best['sequential_ms'])} sequential and {format_time(best['pipelined_ms'])} "
+        "pipelined."
     )
     return ReportSection(name, title, text, [figure])
+
+
+def find_speed_up(row: Mapping[str, Any]) -> float:
+    """The speed-up of a pipelined batch: the quotient of the two times that stand beside it."""
+    speed_up: float = row["sequential_ms"] / row["pipelined_ms"]
+    return speed_up
 
 
 def _make_heat_map(
@@ -236,45 +266,57 @@ def show_pipeline(name: str, title: str, given: Measurements, _run: BenchmarkRun
 def show_streams(name: str, title: str, given: Measurements, _run: BenchmarkRun) -> ReportSection:
     streams, copies = given.rows("streams"), given.rows("copies")
     both = copies[0]["elements_per_second"]
+    shares = [row["additions_per_second"] / both for row in streams]
     groups = [
         BarGroup(
-            row["arrays"],
+            describe_stream(row),
             [ChartBar("additions", row["additions_per_second"], 1)],
-            f"{row['of_limit']:.2f} of the limit",
+            f"{round_digits(share)} of the limit",
         )
-        for row in streams
+        for row, share in zip(streams, shares, strict=True)
     ]
     elements = given.result.tables["elements"]
-    axis = ChartAxis("additions per second", format_rate, log=False)
     table = ValueTable(
-        ["arrays", "time", "additions", "of the limit"],
+        ["streamed", "time", "additions", "limit", "of the limit"],
         [
             [
-                row["arrays"],
+                describe_stream(row),
                 format_time(row["milliseconds"]),
                 format_rate(row["additions_per_second"]),
-                f"{row['of_limit']:.2f}",
+                format_rate(both),
+                round_digits(share),
             ]
-            for row in streams
+            for row, share in zip(streams, shares, strict=True)
         ]
         + [
-            [f"copies, {row['direction']}", "", format_rate(row["elements_per_second"]), ""]
+            [f"copies, {row['direction']}", "", format_rate(row["elements_per_second"]), "", ""]
             for row in copies
         ],
     )
     figure = Figure(
         "stream-rates",
         f"{format_count(elements)} additions, streamed",
-        "Additions per second by kind of array. The limit is the rate of the same copies in both "
-        "directions at once, without a kernel: "
+        "Additions per second, from plain NumPy arrays into your array (out=) or into new arrays; "
+        "mapped and imported arrays are memory that the device accesses itself. The limit is the "
+        "rate of the same copies in both directions at once, without a kernel: "
         f"{format_bandwidth(copies[0]['bytes_in_per_second'])} in and "
         f"{format_bandwidth(copies[0]['bytes_out_per_second'])} out.",
-        partial(draw_bars, groups, axis, limit=("limit of the copies", both)),
+        partial(draw_bars, groups, format_rate, limit=("limit of the copies", both)),
         table,
     )
-    best = max(streams, key=lambda row: row["of_limit"])
-    text = f"{best['arrays'].capitalize()} arrays reach {best['of_limit']:.2f} of the limit."
+    best = max(streams, key=lambda row: row["additions_per_second"])
+    text = (
+        f"Streamed additions {describe_stream(best)} reach "
+        f"{format_rate(best['additions_per_second'])}, "
+        f"{round_digits(best['additions_per_second'] / both)} of the limit, {format_rate(both)}."
+    )
     return ReportSection(name, title, text, [figure])
+
+
+def describe_stream(row: Mapping[str, Any]) -> str:
+    """Where streamed additions read and write, in words."""
+    arrays: str = row["arrays"]
+    return STREAMED.get(arrays, arrays)
 
 
 def show_stages(name: str, title: str, given: Measurements, _run: BenchmarkRun) -> ReportSection:
@@ -315,18 +357,18 @@ def show_buckets(name: str, title: str, given: Measurements, _run: BenchmarkRun)
         BarGroup(
             row["name"],
             [ChartBar(label, row[key], style) for label, (key, style) in programs.items()],
-            f"{format_ratio(row['over_pipelines']['median'])} over one pipeline",
+            f"{format_ratio(row['pipelines_ms'] / row['buckets_ms'])} over one pipeline",
         )
         for row in rows
     ]
     table = ValueTable(
-        ["tasks", *programs, "gain", "quartiles"],
+        ["tasks", *programs, "gain", "within rounds"],
         [
             [
                 row["name"],
                 *(format_time(row[key]) for key, _ in programs.values()),
-                format_ratio(row["over_pipelines"]["median"]),
-                f"{row['over_pipelines']['low']:.2f} to {row['over_pipelines']['high']:.2f}",
+                format_ratio(row["pipelines_ms"] / row["buckets_ms"]),
+                format_range(row["over_pipelines"]["low"], row["over_pipelines"]["high"]),
             ]
             for row in rows
         ],
@@ -336,12 +378,14 @@ def show_buckets(name: str, title: str, given: Measurements, _run: BenchmarkRun)
         "Batches of uint32 additions on WebGPU",
         "no caches: everything is created for every task. one pipeline: one pipeline and one "
         "submission, buffers created for every task. buckets: buffers and bind groups are reused "
-        "by size. kernel alone: the dispatches on existing buffers. The lengths are logarithmic.",
-        partial(draw_bars, groups, ChartAxis("time", format_time)),
+        "by size. kernel alone: the dispatches on existing buffers. gain: the time of one pipeline "
+        "over that of buckets; within rounds: the quartiles of the gain in each round. "
+        f"{OWN_SCALES}",
+        partial(draw_bars, groups, format_time, own_scales=True),
         table,
         [LegendEntry(label, style, bar=True) for label, (_, style) in programs.items()],
     )
-    gains = [row["over_pipelines"]["median"] for row in rows]
+    gains = [row["pipelines_ms"] / row["buckets_ms"] for row in rows]
     adapter = (given.result.device or {}).get("name", "the adapter")
     text = (
         f"Reusing buffers by size class is {format_ratio(min(gains))} to "
@@ -365,7 +409,7 @@ def show_executor(name: str, title: str, given: Measurements, _run: BenchmarkRun
         "executor-calls",
         "A call of 64 elements",
         "GpuExecutor adds futures, retries and several devices to the backend that it runs.",
-        partial(draw_bars, groups, ChartAxis("time", format_time, log=False)),
+        partial(draw_bars, groups, format_time),
         ValueTable(
             ["what", "measured"],
             [
@@ -379,7 +423,8 @@ def show_executor(name: str, title: str, given: Measurements, _run: BenchmarkRun
     )
     ratio = row["threads"] / row["one_thread"]
     text = (
-        f"Eight threads that wait for each job together reach {format_ratio(ratio)} the rate of one"
+        f"Eight threads that wait for each job together reach {format_ratio(ratio)} the rate of "
+        f"one, {format_rate(row['threads'])} and {format_rate(row['one_thread'])}"
     )
     text += ", because calls that wait together are coalesced." if ratio > 1 else "."
     return ReportSection(name, title, text, [figure])

@@ -14,12 +14,13 @@ from html import escape
 from typing import Literal
 
 MARKERS = ("circle", "square", "triangle", "diamond", "circle", "square", "triangle")
-CHARACTER = 6.6
+CHARACTER, BOLD_CHARACTER = 6.6, 7.3
 """The width of an average character of the labels, in pixels."""
 LEFT, RIGHT, TOP, BOTTOM = 56, 16, 10, 44
 PLOT_HEIGHT = 260
 BAR, GAP = 18, 14
 LABEL_HEIGHT = 18
+AXIS_HEIGHT = 12
 
 Format = Callable[[float], str]
 Dash = Literal["solid", "dashed", "dotted"]
@@ -49,11 +50,10 @@ class ChartLine:
 
 @dataclass(frozen=True, slots=True)
 class ChartAxis:
-    """An axis: what it shows, and how its values are written."""
+    """A logarithmic axis of lines: what it shows, and how its values are written."""
 
     label: str
     format: Format
-    log: bool = True
     ticks: Sequence[float] | None = None
     """Where the ticks are; None: at round values."""
 
@@ -119,31 +119,21 @@ def _format_attribute(value: str | float) -> str:
 
 
 class _Scale:
-    """Maps the values of an axis to pixels."""
+    """Maps the values of an axis to pixels, with a little room at both ends."""
 
-    def __init__(self, axis: ChartAxis, values: Sequence[float], begin: float, end: float) -> None:
-        self._log = axis.log
-        low, high = self._widen(min(values), max(values), axis)
-        self.low, self.high = low, high
+    def __init__(self, values: Sequence[float], begin: float, end: float) -> None:
+        low, high = min(values), max(values)
+        room = max((math.log10(high) - math.log10(low)) * 0.06, 0.08)
+        self.low, self.high = low * 10**-room, high * 10**room
         self._begin, self._end = begin, end
 
-    def _widen(self, low: float, high: float, axis: ChartAxis) -> tuple[float, float]:
-        """A little room at both ends; a linear axis begins at 0."""
-        if not axis.log:
-            return min(0.0, low), high * 1.08 if high > 0 else 1.0
-        room = max((math.log10(high) - math.log10(low)) * 0.06, 0.08)
-        return low * 10**-room, high * 10**room
-
     def __call__(self, value: float) -> float:
-        low, high = self.low, self.high
-        if self._log:
-            low, high, value = math.log10(low), math.log10(high), math.log10(value)
-        return self._begin + (value - low) / (high - low) * (self._end - self._begin)
+        low, high = math.log10(self.low), math.log10(self.high)
+        share = (math.log10(value) - low) / (high - low)
+        return self._begin + share * (self._end - self._begin)
 
     def list_ticks(self, most: int) -> list[float]:
         """At most so many round values, spread evenly."""
-        if not self._log:
-            return list_linear_ticks(self.low, self.high, most)
         first, last = math.ceil(math.log10(self.low)), math.floor(math.log10(self.high))
         decades = [10.0**exponent for exponent in range(first, last + 1)]
         if len(decades) >= 3 or len(decades) >= most:
@@ -171,8 +161,8 @@ def draw_lines(
     """Draw lines over two axes, with the quartiles of each point as a vertical stroke."""
     drawing = Drawing(width, TOP + PLOT_HEIGHT + BOTTOM)
     points = [point for line in lines for point in line.points]
-    x = _Scale(x_axis, [point.x for point in points], LEFT, width - RIGHT)
-    y = _Scale(y_axis, [point.y for point in points], TOP + PLOT_HEIGHT, TOP)
+    x = _Scale([point.x for point in points], LEFT, width - RIGHT)
+    y = _Scale([point.y for point in points], TOP + PLOT_HEIGHT, TOP)
     _draw_axes(drawing, x_axis, y_axis, x, y)
     for line in lines:
         _draw_line(drawing, line, x_axis, y_axis, x, y)
@@ -245,57 +235,83 @@ def draw_marker_path(kind: str, x: float, y: float) -> str:
 
 def draw_bars(
     groups: Sequence[BarGroup],
-    axis: ChartAxis,
+    format_value: Format,
     width: int,
     label: str,
+    *,
     limit: tuple[str, float] | None = None,
+    own_scales: bool = False,
 ) -> str:
-    """Draw groups of horizontal bars; `limit` is a vertical line with a name."""
-    rows = sum(LABEL_HEIGHT + len(group.bars) * (BAR + 3) + GAP for group in groups)
+    """Draw groups of horizontal bars, whose lengths are proportional to their values.
+
+    All groups share one axis, which is drawn below them, unless `own_scales` gives each group its
+    longest bar over the whole width: for groups of different work. `limit` is a vertical line with
+    a name.
+    """
+    heads = [_head_height(group, width) for group in groups]
+    rows = sum(heads) + sum(len(group.bars) * (BAR + 3) + GAP for group in groups)
     top = TOP + (LABEL_HEIGHT if limit else 0)
-    drawing = Drawing(width, top + rows)
+    drawing = Drawing(width, top + rows + (0 if own_scales else AXIS_HEIGHT))
     values = [bar.value for group in groups for bar in group.bars]
     values += [limit[1]] if limit else []
-    room = max(len(axis.format(value)) for value in values) * CHARACTER + 8
-    scale = _Scale(axis, values, 0, width - RIGHT - room)
-    scale.high = max(values)
-    if axis.log:  # the shortest bar keeps a visible length
-        scale.low = min(values) / 1.6
+    room = max(len(format_value(value)) for value in values) * CHARACTER + 8
+    whole, most = width - RIGHT - room, max(values) or 1.0
+    if not own_scales:
+        _draw_bar_axis(drawing, format_value, most, whole, top, top + rows - GAP)
     y: float = top
-    for group in groups:
-        note = f'<tspan dx="10" class="tick">{escape(group.note)}</tspan>' if group.note else ""
+    for group, head in zip(groups, heads, strict=True):
+        below = ' x="0" dy="18"' if head > LABEL_HEIGHT else ' dx="10"'
+        note = f'<tspan{below} class="tick">{escape(group.note)}</tspan>' if group.note else ""
         label_ = f'<tspan class="label">{escape(group.label)}</tspan>'
         drawing.parts.append(f'<text x="0" y="{y + 13:g}">{label_}{note}</text>')
-        y += LABEL_HEIGHT
+        y += head
+        longest = (max(bar.value for bar in group.bars) or 1.0) if own_scales else most
         for bar in group.bars:
-            length = max(scale(bar.value), 1)
-            title = f"{group.label}, {bar.name}: {axis.format(bar.value)}"
+            length, text = bar.value / longest * whole, format_value(bar.value)
+            title = f"{group.label}, {bar.name}: {text}"
             drawing.add(
                 "rect", "", title, x=0, y=y, width=length, height=BAR, class_=f"bar s{bar.style}"
             )
-            text = axis.format(bar.value)
             # Behind the bar, the text must not be under the line of the limit.
-            inside = limit and length < scale(limit[1]) < length + 8 + len(text) * CHARACTER
-            if inside:
+            at = limit[1] / most * whole if limit else -1.0
+            if length < at < length + 8 + len(text) * CHARACTER < at + length:
                 drawing.add(
-                    "text",
-                    text,
-                    x=length - 5,
-                    y=y + BAR - 5,
-                    text_anchor="end",
-                    class_="on-bar",
+                    "text", text, x=length - 5, y=y + BAR - 5, text_anchor="end", class_="on-bar"
                 )
             else:
                 drawing.add("text", text, x=length + 5, y=y + BAR - 5, class_="tick")
             y += BAR + 3
         y += GAP
     if limit:
-        at = scale(limit[1])
+        at = limit[1] / most * whole
         drawing.add("line", x1=at, x2=at, y1=top - 4, y2=y - GAP, class_="limit")
-        text = f"{limit[0]}: {axis.format(limit[1])}"
+        text = f"{limit[0]}: {format_value(limit[1])}"
         anchor = "end" if at > width / 2 else "start"
         drawing.add("text", text, x=at, y=top - 8, text_anchor=anchor, class_="tick")
     return drawing.write(label)
+
+
+def _head_height(group: BarGroup, width: int) -> int:
+    """The height of a group's label, with its note below it if both do not fit into one line."""
+    fits = (len(group.label) + len(group.note)) * BOLD_CHARACTER + 10 <= width
+    return LABEL_HEIGHT if fits or not group.note else 2 * LABEL_HEIGHT
+
+
+def _draw_bar_axis(
+    drawing: Drawing, format_value: Format, most: float, whole: float, top: float, bottom: float
+) -> None:
+    """The axis of bars from 0 to the longest, with a grid line at round values."""
+    drawing.add("line", x1=0, x2=whole, y1=bottom, y2=bottom, class_="axis")
+    last = -math.inf
+    for value in list_linear_ticks(0, most, 5):
+        at, text = value / most * whole, format_value(value) if value else "0"
+        drawing.add("line", x1=at, x2=at, y1=top, y2=bottom + 4, class_="grid")
+        half = len(text) * CHARACTER / 2
+        middle = min(max(at, half), drawing.width - half)
+        if middle - half < last + 6:
+            continue  # labels do not overlap
+        last = middle + half
+        drawing.add("text", text, x=middle, y=bottom + 17, text_anchor="middle", class_="tick")
 
 
 def draw_stacks(

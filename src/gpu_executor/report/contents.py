@@ -9,6 +9,9 @@ from typing import Any
 from gpu_executor.bench.results import MILLISECONDS, BenchmarkResult, BenchmarkRun, Series
 from gpu_executor.report.charts import MARKERS, ChartLine, Dash, DataPoint, draw_marker_path
 
+OWN_SCALES = "Each group has a linear scale of its own, from 0."
+"""The end of the caption of bars that are drawn with `own_scales`."""
+
 
 @dataclass(frozen=True, slots=True)
 class LegendEntry:
@@ -102,12 +105,17 @@ class Measurements:
 
     def point(self, x: float, value: float, table: str, figure: str, **key: Any) -> DataPoint:
         """A point with the quartiles of its samples, times in milliseconds."""
+        quartiles = self.find_quartiles(table, figure, **key)
+        return DataPoint(x, value) if quartiles is None else DataPoint(x, value, *quartiles)
+
+    def find_quartiles(self, table: str, figure: str, **key: Any) -> tuple[float, float] | None:
+        """The quartiles of a figure's samples, times in milliseconds; None of fewer than three."""
         series = self._by_identity.get((table, figure, frozenset(key.items())))
         if series is None or len(series.samples) < 3:
-            return DataPoint(x, value)
+            return None
         factor = MILLISECONDS.get(series.unit, 1.0)
         low, high = series.quartiles
-        return DataPoint(x, value, low * factor, high * factor)
+        return low * factor, high * factor
 
 
 def _identify(series: Series) -> tuple[Any, ...]:

@@ -56,6 +56,12 @@ def format_ratio(value: float) -> str:
     return f"{round_digits(value)}x"
 
 
+def format_range(low: float, high: float) -> str:
+    """Two ratios as 1.2x to 3x; one if both read alike."""
+    first, last = format_ratio(low), format_ratio(high)
+    return first if first == last else f"{first} to {last}"
+
+
 def round_digits(value: float) -> str:
     """Three significant digits, without an exponent."""
     if value == 0:

@@ -22,7 +22,7 @@ from gpu_executor.report.contents import (
     ReportSection,
     ValueTable,
 )
-from gpu_executor.report.format import format_power, format_prefixed, format_time
+from gpu_executor.report.format import format_power, format_prefixed, format_time, round_digits
 from gpu_executor.report.shared_figures import make_line_figure, make_stack_figure
 
 PACKAGE_STYLES = {"snarkjs": 0, "rapidsnark": 3}
@@ -36,7 +36,7 @@ def show_groth16(name: str, title: str, given: Measurements, _run: BenchmarkRun)
     stages = given.rows("stages")
     if stages:
         figures.append(_show_stages(stages))
-        figures += _compare_floors(stages)
+        figures += _compare_products(stages)
     return ReportSection(name, title, " ".join(_describe(given)), figures)
 
 
@@ -176,7 +176,7 @@ def _show_stages(stages: Sequence[Mapping[str, Any]]) -> Figure:
         "groth16-stages",
         "Stages of a proof",
         "A to B2: points of that section are added to buckets. Each stage is recorded by itself "
-        "and replayed many times in a row. A proof records all of them together, which overlaps: "
+        "and replayed many times in a row. A proof records all of them together: "
         + ", ".join(
             f"{format_time(row['device_ms'])} with {row['circuit']}"
             for row in _pick_largest(stages)
@@ -197,36 +197,36 @@ def _join_stages(measured: Mapping[str, float]) -> dict[str, float]:
     return joined
 
 
-def _compare_floors(stages: Sequence[Mapping[str, Any]]) -> list[Figure]:
-    """The largest circuit whose stages have floors."""
-    bounded = [row for row in _pick_largest(stages) if row["floors_ms"]]
-    if not bounded:
+def _compare_products(stages: Sequence[Mapping[str, Any]]) -> list[Figure]:
+    """The largest circuit whose products were counted."""
+    counted = [row for row in _pick_largest(stages) if row.get("products_ms")]
+    if not counted:
         return []
-    row = bounded[-1]
-    floors = row["floors_ms"]
-    shown = [(name, row["stages_ms"][name], floors[name]) for name in floors]
+    row = counted[-1]
+    shown = [(name, row["stages_ms"][name], alone) for name, alone in row["products_ms"].items()]
     groups = [
         BarGroup(
             name,
-            [ChartBar("measured", taken, 2), ChartBar("floor", floor, 6)],
-            f"{floor / taken:.2f} of the bound",
+            [ChartBar("measured", taken, 2), ChartBar("products alone", alone, 6)],
+            f"products alone: {round_digits(alone / taken)} of the time",
         )
-        for name, taken, floor in shown
+        for name, taken, alone in shown
     ]
     return [
         Figure(
-            "groth16-floors",
-            f"Stages against their arithmetic, 2^{row['log_constraints']} constraints",
-            "The floor of a stage is the time of its products at the rate of products in "
-            "registers: those of six transforms, and those of all additions of points.",
-            partial(draw_bars, groups, ChartAxis("time", format_time, log=False)),
+            "groth16-products",
+            f"Stages and their products alone, 2^{row['log_constraints']} constraints",
+            "Products alone: the time of a stage's products at the rate of products in chains in "
+            "registers: those of six transforms, and those of all additions of points. A stage "
+            "that reaches a higher rate than the chains takes less.",
+            partial(draw_bars, groups, format_time),
             ValueTable(
-                ["stage", "measured", "floor", "share"],
+                ["stage", "measured", "products alone", "share"],
                 [
-                    [name, format_time(taken), format_time(floor), f"{floor / taken:.2f}"]
-                    for name, taken, floor in shown
+                    [name, format_time(taken), format_time(alone), round_digits(alone / taken)]
+                    for name, taken, alone in shown
                 ],
             ),
-            [LegendEntry("measured", 2, bar=True), LegendEntry("floor", 6, bar=True)],
+            [LegendEntry("measured", 2, bar=True), LegendEntry("products alone", 6, bar=True)],
         )
     ]

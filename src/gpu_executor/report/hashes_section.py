@@ -9,6 +9,7 @@ from typing import Any
 from gpu_executor.bench.results import BenchmarkRun
 from gpu_executor.report.charts import BarGroup, ChartAxis, ChartBar, ChartLine, Dash, draw_bars
 from gpu_executor.report.contents import (
+    OWN_SCALES,
     Figure,
     LegendEntry,
     Measurements,
@@ -21,6 +22,7 @@ from gpu_executor.report.format import (
     format_power,
     format_rate,
     format_time,
+    round_digits,
 )
 from gpu_executor.report.shared_figures import make_line_figure
 
@@ -42,7 +44,7 @@ def describe_row(row: Mapping[str, Any]) -> str:
     """What is hashed, in words."""
     length = int(row["length"])
     if row["what"] == "message":
-        return f"one of {format_bytes(length)}"
+        return f"one message of {format_bytes(length)}"
     return f"{length:,} {'B' if row['unit'] == 'bytes' else row['unit']}"
 
 
@@ -86,13 +88,14 @@ def _show_rates(given: Measurements, rows: Sequence[Mapping[str, Any]]) -> Figur
         if other is not None:
             bars.append(ChartBar(other["package"], other["per_second"], PEER))
         label = make_label(row)
-        groups.append(BarGroup(label, bars, f"{row['of_bound']:.2f} of the bound"))
+        share = round_digits(row["hashes_per_second"] / bound)
+        groups.append(BarGroup(label, bars, f"{share} of the bound"))
         cells.append(
             [
                 label,
                 format_rate(row["hashes_per_second"]),
                 format_rate(bound),
-                f"{row['of_bound']:.2f}",
+                share,
                 "" if other is None else format_rate(other["per_second"]),
             ]
         )
@@ -100,8 +103,9 @@ def _show_rates(given: Measurements, rows: Sequence[Mapping[str, Any]]) -> Figur
         "hash-rates",
         "Hashes per second, rows on the device",
         "Beside hashlib, `blake3` and `pycryptodome`, which hash on all cores, each core in a "
-        "process of its own; one large message by all threads of `blake3`.",
-        partial(draw_bars, groups, ChartAxis("hashes", format_rate)),
+        "process of its own; one large message by all threads of `blake3`. "
+        f"{OWN_SCALES}",
+        partial(draw_bars, groups, format_rate, own_scales=True),
         ValueTable(["hash", "on the device", "bound", "share", "other, all cores"], cells),
         [
             LegendEntry("on the device", DEVICE, bar=True),
@@ -125,7 +129,7 @@ def _show_transfers(rows: Sequence[Mapping[str, Any]]) -> Figure:
                 ChartBar("NumPy to NumPy", convert(row, "numpy_per_second"), NUMPY),
                 ChartBar("bus", convert(row, "bus_per_second"), BUS),
             ],
-            f"{row['numpy_per_second'] / row['bus_per_second']:.2f} of the bus",
+            f"{round_digits(row['numpy_per_second'] / row['bus_per_second'])} of the bus",
         )
         for row in rows
     ]
@@ -133,7 +137,7 @@ def _show_transfers(rows: Sequence[Mapping[str, Any]]) -> Figure:
         [
             group.label,
             *(format_bandwidth(bar.value) for bar in group.bars),
-            f"{group.bars[0].value / group.bars[1].value:.2f}",
+            round_digits(group.bars[0].value / group.bars[1].value),
         ]
         for group in groups
     ]
@@ -141,8 +145,8 @@ def _show_transfers(rows: Sequence[Mapping[str, Any]]) -> Figure:
         "hash-transfers",
         "From NumPy to NumPy",
         "Bytes of rows per second. The bus: the upload of the rows or the download of the digests, "
-        "whichever takes longer.",
-        partial(draw_bars, groups, ChartAxis("rows", format_bandwidth)),
+        f"whichever takes longer. {OWN_SCALES}",
+        partial(draw_bars, groups, format_bandwidth, own_scales=True),
         ValueTable(["hash", "NumPy to NumPy", "bus", "share"], cells),
         [LegendEntry("NumPy to NumPy", NUMPY, bar=True), LegendEntry("bus", BUS, bar=True)],
     )

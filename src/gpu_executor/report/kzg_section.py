@@ -16,6 +16,7 @@ from gpu_executor.report.charts import (
     draw_bars,
 )
 from gpu_executor.report.contents import (
+    OWN_SCALES,
     Figure,
     LegendEntry,
     Measurements,
@@ -63,9 +64,9 @@ def _compare_functions(rows: Sequence[Mapping[str, Any]], blobs: int) -> Figure:
         BarGroup(
             row["function"],
             [
-                ChartBar(label, row[key], style)
+                ChartBar(label, time, style)
                 for label, (key, style) in columns.items()
-                if row[key] is not None
+                if (time := find_time_per_blob(row, key)) is not None
             ],
         )
         for row in rows
@@ -73,9 +74,9 @@ def _compare_functions(rows: Sequence[Mapping[str, Any]], blobs: int) -> Figure:
     return Figure(
         "kzg-functions",
         f"KZG functions for {blobs} blob{'s' if blobs > 1 else ''}",
-        "ckzg on one thread: one blob; on all cores: the batch, with a process for each core. "
-        "The lengths are logarithmic.",
-        partial(draw_bars, groups, ChartAxis("time", format_time)),
+        "Times per blob. ckzg on one thread: of one blob; on all cores: of the batch, with a "
+        f"process for each core. {OWN_SCALES}",
+        partial(draw_bars, groups, format_time, own_scales=True),
         _make_kzg_table(rows),
         [LegendEntry(label, style, bar=True) for label, (_, style) in columns.items()],
     )
@@ -83,20 +84,28 @@ def _compare_functions(rows: Sequence[Mapping[str, Any]], blobs: int) -> Figure:
 
 def _make_kzg_table(rows: Sequence[Mapping[str, Any]]) -> ValueTable:
     return ValueTable(
-        ["function", "blobs", *KZG_COLUMNS, "first call"],
+        ["function", "blobs", *(f"{name}, per blob" for name in KZG_COLUMNS), "first call, all"],
         [
             [
                 row["function"],
                 str(row["blobs"]),
                 *(
-                    "" if row[key] is None else format_time(row[key])
-                    for key, _ in KZG_COLUMNS.values()
+                    "" if time is None else format_time(time)
+                    for time in (find_time_per_blob(row, key) for key, _ in KZG_COLUMNS.values())
                 ),
                 format_time(row["first_ms"]),
             ]
             for row in rows
         ],
     )
+
+
+def find_time_per_blob(row: Mapping[str, Any], column: str) -> float | None:
+    """A column's milliseconds for each blob. ckzg on one thread was timed with one blob."""
+    if row[column] is None:
+        return None
+    time: float = row[column] / (1 if column == "ckzg_ms" else row["blobs"])
+    return time
 
 
 def _compare_batches(
@@ -138,7 +147,7 @@ def _show_kzg_stages(given: Measurements) -> Figure:
     return make_stack_figure(
         "kzg-stages",
         "Stages of cells and proofs",
-        "The stages are waited for one by one, so their sum is more than a call.",
+        "The stages are waited for one by one, so their sum need not be the time of a call.",
         [
             (f"{row['blobs']} {'blob' if row['blobs'] == 1 else 'blobs'}", row["stages_ms"])
             for row in given.rows("stages")

@@ -18,6 +18,7 @@ from gpu_executor.report.charts import (
     draw_lines,
 )
 from gpu_executor.report.contents import (
+    OWN_SCALES,
     Figure,
     LegendEntry,
     Measurements,
@@ -67,7 +68,10 @@ def show_fields(name: str, title: str, given: Measurements, run: BenchmarkRun) -
                 row["field"],
                 str(row["bits"]),
                 *(
-                    f"{format_rate(row[each]['per_second'])} ({row[each]['of_copy']:.2f} of copy)"
+                    f"{format_rate(row[each]['per_second'])}: "
+                    f"{format_bandwidth(row[each]['bytes_per_second'])}, "
+                    f"{round_digits(row[each]['bytes_per_second'] / row['copy_bytes_per_second'])} "
+                    "of copy"
                     for each in operations
                 ),
                 format_rate(row["products_in_chains"]) if row["products_in_chains"] else "",
@@ -82,7 +86,7 @@ def show_fields(name: str, title: str, given: Measurements, run: BenchmarkRun) -
         "Memory bandwidth of field operations",
         "Bytes read and written in device memory. An operation that reaches the copy's rate is "
         "limited by memory; a slower one is limited by arithmetic.",
-        partial(draw_bars, groups, ChartAxis("bandwidth", format_bandwidth, log=False)),
+        partial(draw_bars, groups, format_bandwidth),
         table,
         [
             *(LegendEntry(operation, style, bar=True) for operation, style in operations.items()),
@@ -95,7 +99,7 @@ def show_fields(name: str, title: str, given: Measurements, run: BenchmarkRun) -
         if row["field"] in ROOFLINES
     ]
     text = (
-        "The roofline is the most that the device allows: the products per second that chains of "
+        "The roofline is what the device reached alone: the products per second that chains of "
         "products reach in registers, or the bandwidth of a copy times the products per byte, "
         "whichever is less. Both were measured in the same run."
     )
@@ -128,7 +132,7 @@ def _draw_roofline(row: Mapping[str, Any], title: str, run: BenchmarkRun) -> Fig
             f"{round_digits(x)} per byte",
             format_rate(y),
             format_rate(min(x * bandwidth, peak)),
-            f"{y / min(x * bandwidth, peak):.2f}",
+            round_digits(y / min(x * bandwidth, peak)),
             "memory" if x < ridge else "arithmetic",
         ]
         for label, x, y, _ in work
@@ -201,14 +205,15 @@ def show_transforms(name: str, title: str, given: Measurements, run: BenchmarkRu
                 for row in own
             ]
             lines.append(ChartLine(f"{field}, {label}", points, style, dash))
-    lines += _list_floors(run, names, rows)
+    lines += _list_rooflines(run, names, rows)
     sizes = sorted({1 << row["log_n"] for row in rows})
     figure = make_line_figure(
         "transforms-by-size",
         "Time of a transform by size",
         "From natural to natural order. On the device: arrays stay in device memory. Dotted "
-        "lines without markers: the roofline's least time, where the products of the field were "
-        "measured.",
+        "lines without markers: n/2 log2 n products at the rate of chains, or a copy of the "
+        "elements, whichever takes longer, where the products of the field were measured. A "
+        "transform that stays in caches or saves products can take less.",
         lines,
         ChartAxis("elements", format_power, ticks=sizes),
         ChartAxis("time", format_time),
@@ -223,7 +228,7 @@ def show_transforms(name: str, title: str, given: Measurements, run: BenchmarkRu
                     ChartBar("this package", each["ours_ms"], 1),
                     ChartBar(each["package"], each["theirs_ms"], 0),
                 ],
-                f"{format_ratio(each['faster'])} as fast",
+                f"{format_ratio(each['theirs_ms'] / each['ours_ms'])} as fast",
             )
             for each in duels
         ]
@@ -231,8 +236,8 @@ def show_transforms(name: str, title: str, given: Measurements, run: BenchmarkRu
             Figure(
                 "transforms-beside-others",
                 "The same transforms by packages on the CPU",
-                "From array to array, with equal results. The lengths are logarithmic.",
-                partial(draw_bars, groups, ChartAxis("time", format_time)),
+                f"From array to array, with equal results. {OWN_SCALES}",
+                partial(draw_bars, groups, format_time, own_scales=True),
                 ValueTable(
                     ["package", "work", "its time", "our time", "speed-up"],
                     [
@@ -241,7 +246,7 @@ def show_transforms(name: str, title: str, given: Measurements, run: BenchmarkRu
                             each["what"],
                             format_time(each["theirs_ms"]),
                             format_time(each["ours_ms"]),
-                            format_ratio(each["faster"]),
+                            format_ratio(each["theirs_ms"] / each["ours_ms"]),
                         ]
                         for each in duels
                     ],
@@ -263,10 +268,10 @@ def show_transforms(name: str, title: str, given: Measurements, run: BenchmarkRu
     return ReportSection(name, title, text, figures)
 
 
-def _list_floors(
+def _list_rooflines(
     run: BenchmarkRun, names: Sequence[str], rows: Sequence[Mapping[str, Any]]
 ) -> Iterator[ChartLine]:
-    """The least times of transforms that the roofline allows."""
+    """The times of transforms at the rates of the roofline."""
     fields = find_benchmark(run, "fields")
     by_name = {row["field"]: row for row in fields.rows("rows")} if fields else {}
     for style, field in enumerate(names):
@@ -347,7 +352,7 @@ def _compare_bounds(curves: Sequence[Mapping[str, Any]]) -> list[Figure]:
                 ChartBar("measured", row["additions_per_second"], 2),
                 ChartBar("bound", row["additions_bound"], 6),
             ],
-            f"{row['additions_per_second'] / row['additions_bound']:.2f} of the bound",
+            f"{round_digits(row['additions_per_second'] / row['additions_bound'])} of the bound",
         )
         for times, row in bounded
     ]
@@ -359,7 +364,7 @@ def _compare_bounds(curves: Sequence[Mapping[str, Any]]) -> list[Figure]:
                 f"2^{row['log_points']}",
                 format_rate(row["additions_per_second"]),
                 format_rate(row["additions_bound"]),
-                f"{row['additions_per_second'] / row['additions_bound']:.2f}",
+                round_digits(row["additions_per_second"] / row["additions_bound"]),
             ]
             for times, row in bounded
         ],
@@ -371,7 +376,7 @@ def _compare_bounds(curves: Sequence[Mapping[str, Any]]) -> list[Figure]:
             "Additions per second while points are added to buckets. The bound is the rate of "
             "products in registers, divided by the 10 products and squares of a mixed addition "
             "(30 over an extension of degree 2), or by the 6 of an affine one in a round.",
-            partial(draw_bars, groups, ChartAxis("additions per second", format_rate, log=False)),
+            partial(draw_bars, groups, format_rate),
             table,
             [LegendEntry("measured", 2, bar=True), LegendEntry("bound", 6, bar=True)],
         )

@@ -14,6 +14,7 @@ from gpu_executor.report.contents import Figure, HeadFigure, LegendEntry, Report
 from gpu_executor.report.format import format_bytes, round_digits
 from gpu_executor.report.sections import list_head_figures, list_sections
 from gpu_executor.report.timeline import list_spans, list_stage_entries, name_tracks
+from gpu_executor.report.verdict import list_verdict
 
 WIDE, NARROW = 760, 328
 """Widths of a chart in CSS pixels, for desktops and paper and for phones."""
@@ -37,6 +38,7 @@ def make_page(run: BenchmarkRun) -> str:
             "links": "".join(
                 f'<li><a href="#{each.name}">{escape(each.title)}</a></li>' for each in sections
             ),
+            "verdict": "".join(f"<li>{escape(each)}</li>" for each in list_verdict(run)),
             "head": "".join(map(_write_head_figure, list_head_figures(run))),
             "sections": "".join(map(_write_section, sections)),
             "targets": _write_targets(run),

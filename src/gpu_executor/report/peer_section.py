@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from gpu_executor.bench.peer_programs import FIRST_WORK
 from gpu_executor.bench.peers import OWN
 from gpu_executor.bench.results import BenchmarkRun
-from gpu_executor.report.charts import BarGroup, ChartAxis, ChartBar, draw_bars
+from gpu_executor.report.charts import BarGroup, ChartBar, draw_bars
 from gpu_executor.report.contents import Figure, Measurements, ReportSection, ValueTable
 from gpu_executor.report.format import format_count, format_rate, format_ratio, format_time
 
@@ -16,9 +17,9 @@ OPERATIONS = {
     "sum": ("Sums of 32-bit integers", "element"),
     "batch of sums": ("A batch of sums", "element"),
     "products": ("BabyBear products", "element"),
-    "polynomial product": ("Product of polynomials", "coefficient"),
+    "polynomial product": ("Products of polynomials", "coefficient"),
     "commitments": ("KZG commitments", "blob"),
-    "point sum": ("Sum of multiples of points", "point"),
+    "point sum": ("Sums of multiples of points", "point"),
 }
 """What each operation is, and what its size counts."""
 
@@ -31,9 +32,11 @@ def show_peers(name: str, title: str, given: Measurements, _run: BenchmarkRun) -
         _compare_packages(operation, [row for row in rows if row["operation"] == operation])
         for operation in operations
     ]
-    packages = given.rows("packages")
-    if any(each["first_ms"] is not None for each in packages):
-        figures.append(_show_first_calls(packages))
+    calls = [each for each in given.rows("first_calls") if each["ms"] is not None]
+    figures += [
+        _show_first_calls(operation, [each for each in calls if each["operation"] == operation])
+        for operation in dict.fromkeys(each["operation"] for each in calls)
+    ]
     text = "Each package does the same work in its usual way, in the same rounds."
     return ReportSection(name, title, " ".join([text, *_list_missing(given)]), figures)
 
@@ -50,6 +53,9 @@ def _list_missing(given: Measurements) -> Iterator[str]:
         if each["reason"] is not None:
             what = f"{each['operation']} of {_count(each['elements'], each['operation'])}"
             yield _end_sentence(f"{each['package']}, {what}: {each['reason']}")
+    for each in given.rows("first_calls"):
+        if each["reason"] is not None:
+            yield _end_sentence(f"{each['package']}, {each['operation']}: {each['reason']}")
     for operation, reason in given.result.tables["left_out"].items():
         yield _end_sentence(f"Not measured: {operation}, {reason}")
 
@@ -69,12 +75,13 @@ def _compare_packages(operation: str, rows: Sequence[Mapping[str, Any]]) -> Figu
     title, unit = OPERATIONS[operation]
     largest = max(row["elements"] for row in rows)
     shown = [row for row in rows if row["elements"] == largest]
+    own = {row["elements"]: row["ms"] for row in rows if row["package"] == OWN}
     jobs = "" if shown[0]["jobs"] == 1 else f"{shown[0]['jobs']} jobs of "
     return Figure(
         "peers-" + operation.replace(" ", "-"),
         f"{title}, {jobs}{_count(largest, operation)}",
-        "The lengths are logarithmic.",
-        _draw_packages(shown, "ms"),
+        "The medians of rounds in which every package had its turn.",
+        _draw_packages(shown),
         ValueTable(
             ["package", f"{unit}s", "time", "rate", "over this package's time"],
             [
@@ -83,7 +90,7 @@ def _compare_packages(operation: str, rows: Sequence[Mapping[str, Any]]) -> Figu
                     format_count(row["elements"]),
                     format_time(row["ms"]),
                     format_rate(row["per_second"]),
-                    format_ratio(row["slower"]),
+                    format_ratio(row["ms"] / own[row["elements"]]),
                 ]
                 for row in rows
             ],
@@ -92,34 +99,34 @@ def _compare_packages(operation: str, rows: Sequence[Mapping[str, Any]]) -> Figu
     )
 
 
-def _draw_packages(rows: Sequence[Mapping[str, Any]], key: str) -> partial[str]:
+def _draw_packages(rows: Sequence[Mapping[str, Any]]) -> partial[str]:
     """A bar for each package, the fastest first; this package's has a color of its own."""
     groups = [
-        BarGroup(row["package"], [ChartBar(row["package"], row[key], int(row["package"] == OWN))])
-        for row in sorted(rows, key=lambda row: row[key])
+        BarGroup(row["package"], [ChartBar(row["package"], row["ms"], int(row["package"] == OWN))])
+        for row in sorted(rows, key=lambda row: row["ms"])
     ]
-    return partial(draw_bars, groups, ChartAxis("time", format_time))
+    return partial(draw_bars, groups, format_time)
 
 
-def _show_first_calls(packages: Sequence[Mapping[str, Any]]) -> Figure:
-    """First calls of fresh processes; the table has all packages, those that are absent too."""
-    measured = [each for each in packages if each["first_ms"] is not None]
+def _show_first_calls(operation: str, calls: Sequence[Mapping[str, Any]]) -> Figure:
+    """First calls of fresh processes that do the same work."""
+    own = next((each["ms"] for each in calls if each["package"] == OWN), None)
     table = [
         [
             each["package"],
-            "not installed" if each["state"] == "absent" else each["version"] or "",
-            each["device"] or "",
-            "" if each["first_ms"] is None else format_time(each["first_ms"]),
-            each["first"] or "",
+            format_time(each["ms"]),
+            "" if own is None else format_ratio(each["ms"] / own),
             "" if each["resident_bytes"] is None else f"{each['resident_bytes'] / 1e6:,.0f} MB",
         ]
-        for each in packages
+        for each in calls
     ]
     return Figure(
-        "peers-first-calls",
-        "The first call of a process",
-        "From the start of a process until its first result. The table says on which device, of "
-        "which work, and how much main memory the process held then. The lengths are logarithmic.",
-        _draw_packages(measured, "first_ms"),
-        ValueTable(["package", "version", "device", "first call", "work", "main memory"], table),
+        f"peers-first-{operation.replace(' ', '-')}",
+        f"The first call of a process: {FIRST_WORK[operation]}",
+        "From the start of a process until its first result, with the same inputs for every "
+        "package. Caches on disk, of drivers and of packages, are used as earlier processes left "
+        "them.",
+        _draw_packages(calls),
+        ValueTable(["package", "first call", "over this package's time", "main memory"], table),
+        half=True,
     )

@@ -7,6 +7,8 @@ from typing import Any
 
 from gpu_executor.bench.results import BenchmarkRun
 from gpu_executor.report.call_sections import (
+    describe_stream,
+    find_speed_up,
     show_batches,
     show_buckets,
     show_calls,
@@ -81,18 +83,19 @@ def list_head_figures(run: BenchmarkRun) -> Iterator[HeadFigure]:
             f"one-shot {format_time(row['one_shot_ms'])}",
         )
     if (given := find_benchmark(run, "batch")) is not None:
-        row = max(given.rows("rows"), key=lambda each: each["speed_up"])
+        row = max(given.rows("rows"), key=find_speed_up)
         yield HeadFigure(
-            format_ratio(row["speed_up"]),
+            format_ratio(find_speed_up(row)),
             "pipelined over sequential batch",
-            f"{row['jobs']} jobs of {format_count(row['elements'])}",
+            f"{row['jobs']} jobs of {format_count(row['elements'])}: "
+            f"{format_time(row['sequential_ms'])} to {format_time(row['pipelined_ms'])}",
         )
     if (given := find_benchmark(run, "stream")) is not None:
         row = max(given.rows("streams"), key=lambda each: each["additions_per_second"])
         yield HeadFigure(
             format_rate(row["additions_per_second"]),
-            f"streamed additions, {row['arrays']} arrays",
-            f"{row['of_limit']:.2f} of what the copies allow",
+            f"streamed additions {describe_stream(row)}",
+            f"copies alone {format_rate(given.rows('copies')[0]['elements_per_second'])}",
         )
     if (given := find_benchmark(run, "fields")) is not None:
         row = max(given.rows("rows"), key=lambda each: each["products_in_chains"] or 0)
@@ -147,5 +150,5 @@ def list_head_figures(run: BenchmarkRun) -> Iterator[HeadFigure]:
         yield HeadFigure(
             format_rate(row["hashes_per_second"]),
             make_label(row),
-            f"{row['of_bound']:.2f} of the bound",
+            f"bound {format_rate(min(row['arithmetic_per_second'], row['memory_per_second']))}",
         )
