@@ -9,9 +9,9 @@ import pytest
 from tests.support.pages import BLOCK, REPOSITORY, parse_blocks, run_blocks
 
 ASSERTIONS = {
-    "curves.md": 8,
+    "curves.md": 10,
     "executor.md": 5,
-    "fields.md": 7,
+    "fields.md": 9,
     "first-steps.md": 6,
     "hashes.md": 14,
     "index.md": 2,

@@ -359,6 +359,8 @@ def _record_field(device: RecordingDevice, field: Field) -> None:
         a = _make_elements(device, field, count)
         field.poly_eval(a[:FEW], a)
         polynomials.resize(prime, a.data, count + 1)
+        row = a[:FEW].reshape(1, FEW)
+        polynomials.multiply_directly(prime, row.data, row.data)
         if element_bytes.can_convert(device, prime, prime.element_bytes):
             encoded = device.empty((count, prime.element_bytes), element_bytes.BYTE)
             element_bytes.read_bytes(prime, encoded, big_endian=True)

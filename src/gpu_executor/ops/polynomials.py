@@ -108,7 +108,7 @@ def multiply_in_any_field(prime: Prime, a: ElementData, b: ElementData) -> Eleme
         for each, shape in zip(rows, shapes, strict=True)
     )
     long, short = sorted(flat, key=lambda each: get_shape(prime, each)[-1], reverse=True)
-    return elementwise.reshape(prime, _multiply_rows(prime, long, short), (*leading, length))
+    return elementwise.reshape(prime, multiply_directly(prime, long, short), (*leading, length))
 
 
 def multiply_middle(prime: Prime, a: ElementData, b: ElementData, half: int) -> ElementData:
@@ -127,9 +127,10 @@ def multiply_middle(prime: Prime, a: ElementData, b: ElementData, half: int) -> 
 
 
 @operation
-def _multiply_rows(prime: Prime, a: ElementData, b: ElementData) -> ElementData:
-    """The products of rows of coefficients, as many in a as in b, by Kronecker's substitution: a
-    row becomes one integer, whose digits are the coefficients."""
+def multiply_directly(prime: Prime, a: ElementData, b: ElementData) -> ElementData:
+    """The products of rows of coefficients, as many in a as in b, without roots of unity; the rows
+    of b are not longer. On the host by Kronecker's substitution: a row becomes one integer, whose
+    digits are the coefficients."""
     left, right = (np.asarray(each) for each in (a, b))
     length = left.shape[1] + right.shape[1] - 1
     width = -(-(2 * prime.bits + right.shape[1].bit_length()) // 8)
@@ -147,8 +148,8 @@ def _multiply_rows(prime: Prime, a: ElementData, b: ElementData) -> ElementData:
     return words.from_ints(prime, found).reshape(len(left), length, *prime.element_shape)
 
 
-@_multiply_rows.by_steps
-def _multiply_rows_by_steps(prime: Prime, a: DeviceArray, b: DeviceArray) -> ElementData:
+@multiply_directly.by_steps
+def _multiply_directly_by_steps(prime: Prime, a: DeviceArray, b: DeviceArray) -> ElementData:
     """Products of b with matrices whose row i has the coefficients of a behind i zeros.
 
     So many coefficients of b are multiplied at once that the matrices have about DIRECT_TERMS
