@@ -433,24 +433,26 @@ class Curve(CurveGroup, ByIdentity):
             device (Backend): The executor or backend that maps the hashes of the messages, which
                 the host computes, to points, and has the points; None for the host.
         """
-        return self._hash(messages, dst, device, 2)
+        return self._hash_messages(messages, dst, device, 2)
 
     def encode_to_curve(
         self, messages: Any, *, dst: bytes, device: Backend | None = None
     ) -> PointArray:
         """The points of messages by `encode_to_curve` of RFC 9380, all in the group of prime order.
 
-        It takes about half the time of `hash_to_curve`, by the suites whose names end with "_NU_".
-        Its points are not distributed uniformly: only some of the group are points of messages.
+        By the suites whose names end with "_NU_". They map one element of the field and not two, so
+        the points are not distributed uniformly: only some of the group are points of messages.
 
         Args:
             messages (list or bytes or numpy.ndarray): As for `hash_to_curve`.
             dst (bytes): The domain separation tag.
             device (Backend): As for `hash_to_curve`.
         """
-        return self._hash(messages, dst, device, 1)
+        return self._hash_messages(messages, dst, device, 1)
 
-    def _hash(self, messages: Any, dst: bytes, device: Backend | None, count: int) -> PointArray:
+    def _hash_messages(
+        self, messages: Any, dst: bytes, device: Backend | None, count: int
+    ) -> PointArray:
         from gpu_executor.curves.hash_to_curve import hash_to_points  # not loaded for points alone
 
         place = None if device is None else find_array_device(self.name, device)
