@@ -48,7 +48,7 @@ def list_public() -> Iterator[PublicFunction]:
 
 def describe(name: str, value: Any) -> Iterator[PublicFunction]:
     if not inspect.isclass(value):
-        if callable(value):
+        if inspect.isroutine(value):
             yield make_function(name, value, list(inspect.signature(value).parameters))
     elif not issubclass(value, Exception):
         yield from describe_class(name, value)

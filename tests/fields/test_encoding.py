@@ -25,6 +25,7 @@ from gpu_executor.fields import (
 from gpu_executor.primes.encoding import ByteOrder
 from tests.support.fields_under_test import (
     CPU,
+    FULL96,
     NAMED,
     Place,
     draw_elements,
@@ -199,3 +200,45 @@ def test_bytes_of_any_numbers_are_taken_modulo_p(
             assert found.on_device == (device is not None)
             assert found.tolist() == [[each % p for each in numbers]]
             assert (found + 1).tolist() == [[(each + 1) % p for each in numbers]]
+
+
+def test_a_field_is_called_to_encode() -> None:
+    assert FR([[1, 2], [3, 4]]).tolist() == [[1, 2], [3, 4]]
+    assert FR(np.arange(3)).form == FR.encode([0, 1, 2]).form
+    assert FR(7).shape == () and FR(-1, reduce=True).tolist() == FR.modulus - 1
+    assert gx.fields.GOLDILOCKS2([(1, 2), 3]).tolist() == [(1, 2), (3, 0)]
+    with pytest.raises(ElementRangeError, match="element 1"):
+        FR([1, FR.modulus])
+    for values in ([True], 1.5, FR([1])):
+        with pytest.raises(ArgumentTypeError):
+            FR(values)
+
+
+@pytest.mark.parametrize("field", [FR, GOLDILOCKS, BABYBEAR, FULL96], ids=lambda field: field.name)
+def test_a_seed_gives_the_same_random_elements_everywhere(gpu: Gpu, field: Field) -> None:
+    host = field.random((3, 5), seed=7)
+    for device in (gpu, CPU):
+        found = field.random((3, 5), seed=7, device=device)
+        assert found.on_device and found.form == field.form
+        assert found.tolist() == host.tolist()
+        assert field.random((0, 3), device=device).shape == (0, 3)
+        assert field.random((), device=device).shape == ()
+
+
+def test_random_elements_of_extensions_are_made_on_a_device(gpu: Gpu) -> None:
+    field = gx.fields.BLS12_381_FQ2
+    found = field.random(4, seed=7, device=gpu)
+    assert found.on_device and found.tolist() == field.random(4, seed=7).tolist()
+
+
+def test_random_elements_on_a_device_are_uniform(gpu: Gpu) -> None:
+    """The mean of n numbers has a deviation of p / sqrt(12 n)."""
+    n, p = 4096, FR.modulus
+    values = FR.random(n, seed=1, device=gpu).tolist()
+    assert len({*values}) == n
+    assert abs(sum(values) / n / p - 0.5) < 6 / (12 * n) ** 0.5
+
+
+def test_random_takes_a_device_and_no_name() -> None:
+    with pytest.raises(ArgumentTypeError, match="device is an executor or a backend"):
+        FR.random(4, device="gpu")  # type: ignore[arg-type]

@@ -138,6 +138,8 @@ def test_sums_and_products_of_rows_are_exact(
     check(array.sum(axis=0), field, place, by_column)
     prefixes = [from_flint(field, list(itertools.accumulate(row, operator.mul))) for row in exact]
     assert field.prefix_product(array).tolist() == prefixes
+    sums = [from_flint(field, list(itertools.accumulate(row))) for row in exact]
+    assert field.prefix_sum(array).tolist() == sums
     products = [reduce(operator.add, [p * p for p in row]) for row in exact]
     check(field.vecdot(array, array, axis=1), field, place, products)
     assert array.tolist() == table, "the operand is unchanged"

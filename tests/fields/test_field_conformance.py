@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from itertools import product
+from itertools import accumulate, product
 
 import numpy as np
 import pytest
@@ -191,6 +191,8 @@ def test_sums_dot_products_and_prefix_products_of_rows_are_exact(
     nonzero[1][3] = 0  # zero from here to the end of this row only
     running = field.prefix_product(make_array(gpu, place, field, nonzero))
     assert to_ints(running) == [multiply_prefixes(field, row) for row in nonzero]
+    sums = [[each % p for each in accumulate(row)] for row in rows]
+    assert to_ints(field.prefix_sum(a)) == sums
 
 
 @in_every_place

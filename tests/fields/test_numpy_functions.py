@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ import gpu_executor as gx
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
 from gpu_executor.fields.numpy_functions import SHAPE_FUNCTIONS
 from tests.support.curves_under_test import OVER_MERSENNE31
+from tests.support.fields_under_test import Place, check_elements, draw_elements, make_array
 
 QUADRATIC = gx.ExtensionField(gx.fields.BABYBEAR, 11)
 Function = Callable[[Any], Any]
@@ -158,6 +159,80 @@ def test_results_can_be_assigned_to_as_those_of_numpy(gpu: gx.PersistentVulkanBa
         assert x.tolist() == [[5, 6], [7, 8]]
 
 
+COMPUTATIONS: dict[str, tuple[tuple[int, ...], Function]] = {
+    "cumsum": ((2, 3), np.cumsum),
+    "cumsum axis": ((2, 3, 2), lambda a: np.cumsum(a, axis=1)),
+    "cumsum first axis": ((3, 4), lambda a: np.cumsum(a, 0)),
+    "cumsum of no axes": ((), np.cumsum),
+    "cumsum of nothing": ((0, 3), lambda a: np.cumsum(a, axis=1)),
+    "cumprod": ((2, 3), np.cumprod),
+    "cumprod axis": ((3, 4), lambda a: np.cumprod(a, axis=-2)),
+    "methods": ((3, 4), lambda a: a.cumsum(axis=0).cumprod(axis=1)),
+    "outer": ((2, 3), lambda a: np.outer(a, a[0])),
+    "outer of no axes": ((), lambda a: np.outer(a, a)),
+    "pad": ((2, 3), lambda a: np.pad(a, 1)),
+    "pad by 0": ((2, 3), lambda a: np.pad(a, 0)),
+    "pad with": ((3,), lambda a: np.pad(a, (0, 2), constant_values=7)),
+    "pad axes": ((2, 3), lambda a: np.pad(a, ((1, 0), (0, 2)), mode="constant")),
+    "pad all axes alike": ((2, 3), lambda a: np.pad(a, [1, 2])),
+    "pad nothing": ((0,), lambda a: np.pad(a, 2)),
+    "pad no axes": ((), lambda a: np.pad(a, 0)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMPUTATIONS)
+def test_elements_are_computed_as_in_numpy(gpu: gx.PersistentVulkanBackend, name: str) -> None:
+    shape, function = COMPUTATIONS[name]
+    for field in (gx.fields.BABYBEAR, gx.fields.BLS12_381_FR):
+        exact = np.array(draw_elements(field, int(np.prod(shape)), 1), object).reshape(shape)
+        # NumPy pads arrays of objects with its own integers.
+        wanted = np.frompyfunc(int, 1, 1)(function(exact))
+        for place in get_args(Place):
+            check_elements(function(make_array(gpu, place, field, exact)), wanted, place)
+
+
+def test_elements_of_extensions_are_padded_and_multiplied() -> None:
+    x = QUADRATIC.encode([(1, 2), (3, 4)])
+    assert np.pad(x, (1, 0), constant_values=(5, 6)).tolist() == [(5, 6), (1, 2), (3, 4)]
+    small = gx.fields.BABYBEAR.encode([2, 3])
+    assert np.outer(small, x).tolist() == [[(2, 4), (6, 8)], [(3, 6), (9, 12)]]
+
+
+def test_a_padded_array_is_a_copy() -> None:
+    x = gx.fields.BABYBEAR.encode([1, 2])
+    y = np.pad(x, 0)
+    y[0] = 9
+    assert x.tolist() == [1, 2] and y.tolist() == [9, 2]
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda a: np.pad(a, 1, mode="edge"), "mode is 'edge'"),
+        (lambda a: np.pad(a, -1), "pad_width is -1"),
+        (lambda a: np.pad(a, HALF[0]), "pad_width is 0.5"),
+        (lambda a: np.pad(a, True), "pad_width is True"),
+        (lambda a: np.pad(a, (1, 2, 3)), r"a pair for each of the 2 axes"),
+        (lambda a: np.pad(a, 1, constant_values=0.5), "not float"),
+        (lambda a: np.pad(a, 1, stat_length=1), "'stat_length'; it takes array, pad_width, mode"),
+        (lambda a: np.outer(a, [1, 2]), "np.outer: the array is a list"),
+        (lambda a: np.outer(3, a), "np.outer: the array is an int"),
+        (lambda a: np.cumsum(a, axis=None, dtype=int), "'dtype'; it takes a, axis"),
+        (lambda a: np.cumsum(a, axis=HALF[0]), "axis must be an integer"),
+    ],
+)
+def test_computations_without_meaning_are_refused_in_words(call: Function, words: str) -> None:
+    with pytest.raises(ArgumentTypeError, match=words):
+        call(gx.fields.BABYBEAR.encode([[1, 2], [3, 4]]))
+
+
+def test_points_have_no_such_functions() -> None:
+    points = OVER_MERSENNE31.generator * [1, 2]
+    for call in (np.cumsum, np.cumprod, lambda a: np.pad(a, 1), lambda a: np.outer(a, a)):
+        with pytest.raises(TypeError, match="no implementation found"):
+            call(points)
+
+
 def test_what_has_no_meaning_is_refused_in_words(arrays: list[tuple[Any, Any]]) -> None:
     shapes: list[tuple[Function, str]] = [
         (lambda a: np.squeeze(a, 0), "axis 0 of the shape"),
@@ -191,8 +266,7 @@ def test_what_has_no_meaning_is_refused_in_words(arrays: list[tuple[Any, Any]]) 
         (lambda a: np.concatenate([a, [[1, 2, 3]]]), "np.concatenate: the array is a list"),
         (lambda a: np.vstack([np.arange(3), a]), "np.vstack: the array is an ndarray"),
         (np.sort, "no implementation found for 'numpy.sort'"),
-        (np.cumsum, "no implementation found for 'numpy.cumsum'"),
-        (lambda a: np.pad(a, 1), "no implementation found for 'numpy.pad'"),
+        (np.diff, "no implementation found for 'numpy.diff'"),
         (np.zeros_like, "no implementation found for 'numpy.zeros_like'"),
         (np.exp, "ufunc"),
     ]  # fmt: skip

@@ -137,6 +137,27 @@ def test_long_polynomials_are_evaluated_in_parts(
 
 
 @in_every_place
+def test_points_are_integers_too(gpu: Gpu, place: Place) -> None:
+    x, exact = make_array(gpu, place, FR, [1, 2, 3]), make_polynomial(FR, [1, 2, 3])
+    for at in (5, -1, FR.modulus + 2, np.int64(7)):
+        found = FR.poly_eval(x, at)
+        assert (found.shape, found.on_device) == ((), place != "host")
+        assert to_ints(found) == int(exact(int(at) % FR.modulus))
+    for rows in ([[5, -1], [0, 9]], np.array([[5, -1], [0, 9]])):
+        found = FR.poly_eval(x, rows)
+        assert to_ints(found) == [[86, int(exact(FR.modulus - 1))], [1, 262]]
+    assert FR.poly_eval(x, []).shape == (0,)
+    assert to_ints(FR.poly_eval([1, 2, 3], x)) == [6, 17, 34]
+    assert to_ints(FR.poly_mul(x, [-1, 1])) == [FR.modulus - 1, FR.modulus - 1, FR.modulus - 1, 3]
+
+
+@pytest.mark.parametrize("at", [1.5, True, "5", None, np.array([0.5])], ids=str)
+def test_points_of_other_types_are_rejected(at: Any) -> None:
+    with pytest.raises(gx.errors.ArgumentTypeError, match="integer"):
+        FR.poly_eval(FR.encode([1, 2]), at)
+
+
+@in_every_place
 def test_no_points_give_no_values(gpu: Gpu, place: Place) -> None:
     for shape in ((0,), (3, 0)):
         at = make_array(gpu, place, FR, np.zeros(shape, object))

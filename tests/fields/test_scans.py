@@ -1,4 +1,4 @@
-"""Sums, prefix products and inverses on a device, in one and several passes."""
+"""Sums, prefix sums and products, and inverses on a device, in one and several passes."""
 
 from __future__ import annotations
 
@@ -52,11 +52,16 @@ def check_sums(
     assert to_ints(field.sum(array)) == sum(map(sum, rows)) % field.modulus
 
 
-def check_products(
+def check_prefixes(
     gpu: gx.PersistentVulkanBackend, field: Field, rows: Sequence[Sequence[int]]
 ) -> None:
-    products = to_ints(field.prefix_product(gpu.to_device(field.encode(rows))))
-    assert products == [list(accumulate(row, lambda x, y: x * y % field.modulus)) for row in rows]
+    array = gpu.to_device(field.encode(rows))
+    assert to_ints(field.prefix_sum(array)) == [
+        [each % field.modulus for each in accumulate(row)] for row in rows
+    ]
+    assert to_ints(field.prefix_product(array)) == [
+        list(accumulate(row, lambda x, y: x * y % field.modulus)) for row in rows
+    ]
 
 
 def draw_rows(field: Field, rows: int, columns: int) -> list[list[int]]:
@@ -87,21 +92,23 @@ def test_many_short_rows_are_summed_separately(gpu: gx.PersistentVulkanBackend) 
     check_sums(gpu, BABYBEAR, [[row % 7, row, 1] for row in range(5000)])
 
 
-# --- prefix products ---
+# --- prefix sums and products ---
 
 
 @pytest.mark.parametrize("columns", [1, 2, CHUNK - 1, CHUNK, CHUNK + 1, 5 * CHUNK, *AROUND_TWICE])
 @on_one_of_each
-def test_prefix_products_are_exact(
+def test_prefix_sums_and_products_are_exact(
     gpu: gx.PersistentVulkanBackend, field: Field, columns: int
 ) -> None:
     for rows in (1, 3):
-        check_products(gpu, field, draw_rows(field, rows, columns))
+        check_prefixes(gpu, field, draw_rows(field, rows, columns))
 
 
-def test_prefix_products_of_three_passes_are_exact(gpu: gx.PersistentVulkanBackend) -> None:
+def test_prefix_sums_and_products_of_three_passes_are_exact(
+    gpu: gx.PersistentVulkanBackend,
+) -> None:
     for columns in (CHUNK**3 - 1, CHUNK**3, CHUNK**3 + 1):
-        check_products(gpu, BABYBEAR, draw_rows(BABYBEAR, 2, columns))
+        check_prefixes(gpu, BABYBEAR, draw_rows(BABYBEAR, 2, columns))
 
 
 @pytest.mark.parametrize("at", [[0], [CHUNK - 1], [CHUNK], [100], [1199], [40, 700]], ids=str)
@@ -109,7 +116,7 @@ def test_prefix_products_after_a_zero_are_zero_in_its_row_only(
     gpu: gx.PersistentVulkanBackend, at: Sequence[int]
 ) -> None:
     first, second, third = draw_rows(BLS12_381_FR, 3, 1200)
-    check_products(gpu, BLS12_381_FR, [first, put_zeros(second, at), third])
+    check_prefixes(gpu, BLS12_381_FR, [first, put_zeros(second, at), third])
 
 
 # --- inverses ---
@@ -191,7 +198,7 @@ def test_any_number_of_elements_per_invocation_is_exact(
     for count in (1, 2, 3, 7, 8, 49, 50, 343):
         rows = draw_rows(GOLDILOCKS, 3, count)
         check_sums(gpu, GOLDILOCKS, rows)
-        check_products(gpu, GOLDILOCKS, rows)
+        check_prefixes(gpu, GOLDILOCKS, rows)
         check_inverses(gpu, GOLDILOCKS, put_zeros(rows[0], [count // 2]))
 
 
@@ -214,4 +221,5 @@ def test_each_level_has_a_fraction_of_the_elements_of_the_one_before(
         1,
         3,
     )  # products of chunks, one level above, products inside chunks
+    assert count_dispatches(BABYBEAR.prefix_sum) == (1, 3)
     assert count_dispatches(BABYBEAR.inverse) == (1, 5)  # 1024 to 32 to 8, and back

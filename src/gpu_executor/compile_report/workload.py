@@ -339,7 +339,8 @@ def _record_arithmetic(device: RecordingDevice, field: Any) -> None:
         field.equal(a, b), field.equal(a, 3)
         field.where(np.zeros(count, np.bool_), a, b), field.where(np.False_, a, 1)
         field.power(a, EXPONENT), field.div(a, b), field.inverse(a, zero="error")
-        field.sum(a), field.prod(a), field.prefix_product(a), field.vecdot(a, b)
+        field.sum(a), field.prod(a), field.vecdot(a, b)
+        field.prefix_sum(a), field.prefix_product(a)
         rows = a.reshape(count // FEW, FEW)
         field.sum(rows, axis=0), field.sum(rows, axis=1), field.prod(rows, axis=1)
         field.matmul(rows, rows.transpose(1, 0)), field.matmul(rows, a[:FEW])
@@ -358,6 +359,8 @@ def _record_field(device: RecordingDevice, field: Field) -> None:
         a = _make_elements(device, field, count)
         field.poly_eval(a[:FEW], a)
         polynomials.resize(prime, a.data, count + 1)
+        row = a[:FEW].reshape(1, FEW)
+        polynomials.multiply_directly(prime, row.data, row.data)
         if element_bytes.can_convert(device, prime, prime.element_bytes):
             encoded = device.empty((count, prime.element_bytes), element_bytes.BYTE)
             element_bytes.read_bytes(prime, encoded, big_endian=True)

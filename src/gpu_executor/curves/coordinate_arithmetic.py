@@ -205,22 +205,22 @@ class FieldCoordinates(CoordinateArithmetic):
 
     def get_signs(self, y: Coordinates, sign: Sign) -> Booleans:
         if sign == "odd":
-            return _get_lowest_bits(y)
+            return get_lowest_bits(y)
         # y > -y means 2 y > p, and then 2 y mod p is 2 y - p, which is odd.
         doubled = self._field.double(y)
         if self._curve.key.degree == 1:
-            return _get_lowest_bits(doubled)
+            return get_lowest_bits(doubled)
         lowest, *others = doubled.coefficients
-        found = _get_lowest_bits(lowest)
+        found = get_lowest_bits(lowest)
         for each in others:
-            found = np.where(each == 0, found, _get_lowest_bits(each))
+            found = np.where(each == 0, found, get_lowest_bits(each))
         return found
 
 
-def _get_lowest_bits(x: Any) -> Booleans:
+def get_lowest_bits(x: Any) -> Booleans:
     """Whether elements of a prime field are odd; of each, one column is fetched."""
     canonical = x.in_form("canonical").data
-    columns = canonical[:, 0] if x.prime.element_shape else canonical
+    columns = canonical[..., 0] if x.prime.element_shape else canonical
     return (np.asarray(columns) & 1).astype(np.bool_)
 
 

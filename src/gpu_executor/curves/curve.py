@@ -414,6 +414,50 @@ class Curve(CurveGroup, ByIdentity):
             )
         return self.encoding
 
+    # --- hashing ---
+
+    def hash_to_curve(
+        self, messages: Any, *, dst: bytes, device: Backend | None = None
+    ) -> PointArray:
+        """The points of messages by `hash_to_curve` of RFC 9380, all in the group of prime order.
+
+        For BLS12-381 G1 and G2 and for secp256k1, by the suites `BLS12381G1_XMD:SHA-256_SSWU_RO_`,
+        `BLS12381G2_XMD:SHA-256_SSWU_RO_` and `secp256k1_XMD:SHA-256_SSWU_RO_`. The points behave as
+        those of a random oracle. The time depends on the messages.
+
+        Args:
+            messages (list or bytes or numpy.ndarray): `bytes` for each point, or the rows of an
+                array of uint8; `bytes` alone, or an array of one axis, have a point without axes.
+            dst (bytes): The domain separation tag: what tells these hashes from those of other
+                protocols. One longer than 255 bytes is hashed, as the RFC says.
+            device (Backend): The executor or backend that maps the hashes of the messages, which
+                the host computes, to points, and has the points; None for the host.
+        """
+        return self._hash_messages(messages, dst, device, 2)
+
+    def encode_to_curve(
+        self, messages: Any, *, dst: bytes, device: Backend | None = None
+    ) -> PointArray:
+        """The points of messages by `encode_to_curve` of RFC 9380, all in the group of prime order.
+
+        By the suites whose names end with "_NU_". They map one element of the field and not two, so
+        the points are not distributed uniformly: only some of the group are points of messages.
+
+        Args:
+            messages (list or bytes or numpy.ndarray): As for `hash_to_curve`.
+            dst (bytes): The domain separation tag.
+            device (Backend): As for `hash_to_curve`.
+        """
+        return self._hash_messages(messages, dst, device, 1)
+
+    def _hash_messages(
+        self, messages: Any, dst: bytes, device: Backend | None, count: int
+    ) -> PointArray:
+        from gpu_executor.curves.hash_to_curve import hash_to_points  # not loaded for points alone
+
+        place = None if device is None else find_array_device(self.name, device)
+        return hash_to_points(self, messages, dst, place, count)
+
     # --- point by point ---
 
     def add(self, p: PointArray, q: PointArray) -> PointArray:

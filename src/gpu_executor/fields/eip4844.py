@@ -7,7 +7,7 @@ axes are a batch of blobs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -69,12 +69,12 @@ def values_of(coefficients: FieldArray) -> FieldArray:
     return BLS12_381_FR.ntt(_check(coefficients), order_out="reversed")
 
 
-def evaluate(values: FieldArray, points: FieldArray) -> FieldArray:
+def evaluate(values: FieldArray, points: Any) -> FieldArray:
     """The polynomial with one blob's values, evaluated at any points.
 
     Args:
         values (FieldArray): The values of one blob, in the blob's order.
-        points (FieldArray): The points, of any shape.
+        points (FieldArray or int or list or numpy.ndarray): The points, of any shape.
     """
     return BLS12_381_FR.poly_eval(coefficients(values), points)
 

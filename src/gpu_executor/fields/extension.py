@@ -9,7 +9,7 @@ coefficients: integers, or tuples themselves in a tower of extensions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,9 @@ from gpu_executor.ops.elementwise import ElementData, Words
 from gpu_executor.ops.transforms import Order
 from gpu_executor.primes import Extension, Prime, PrimeOrExtension, encoding, extension, words
 from gpu_executor.primes.extension import Scalar
+
+if TYPE_CHECKING:
+    from gpu_executor.backend import Backend
 
 VARIABLES = "uvwxyz"
 """What the names of fields without a name call the root of each extension of a tower."""
@@ -290,17 +293,23 @@ class ExtensionField(FiniteField[ExtensionArray]):
         return self._wrap(extensions.join(self.layout, self.base._operands(coefficients)))
 
     def random(
-        self, shape: int | Sequence[int], seed: int | np.random.Generator | None = None
+        self,
+        shape: int | Sequence[int],
+        seed: int | np.random.Generator | None = None,
+        *,
+        device: Backend | None = None,
     ) -> ExtensionArray:
-        """Uniformly distributed elements on the host; not for secrets.
+        """Uniformly distributed elements; not for secrets. A seed gives the same ones everywhere.
 
         Args:
             shape (int or tuple): The lengths of the axes.
             seed (int or numpy.random.Generator): What determines the elements; None for new ones in
                 every call.
+            device (Backend): The executor or backend on whose device the elements are; None for
+                the host.
         """
         lengths = parse_shape(shape, self.layout.element_bytes)
-        drawn = self.prime_field.random((*lengths, *self.layout.degrees), seed)
+        drawn = self.prime_field.random((*lengths, *self.layout.degrees), seed, device=device)
         return self._wrap(drawn.data, drawn.form)
 
     def _check_words(self, data: Words) -> None:
@@ -469,6 +478,9 @@ class ExtensionField(FiniteField[ExtensionArray]):
 
     def _multiply_rows(self, x: ElementData, rows: int, columns: int) -> ElementData:
         return extensions.multiply_rows(self.layout, x, rows, columns)
+
+    def _add_prefixes(self, x: ElementData, rows: int, columns: int) -> ElementData:
+        return extensions.add_prefixes(self.layout, x, rows, columns)
 
     def _multiply_prefixes(self, x: ElementData, rows: int, columns: int) -> ElementData:
         return extensions.multiply_prefixes(self.layout, x, rows, columns)

@@ -40,6 +40,8 @@ from gpu_executor.primes import NAMED, Prime, encoding, words
 if TYPE_CHECKING:
     from gpu_executor.backend import Backend
 
+EXCESS_BYTES = 16
+"""Bytes of a random integer beyond those of an element."""
 MAX_NAME_DIGITS = 20
 """Digits of a modulus that a field without a name is called by; a longer one is shortened."""
 
@@ -163,6 +165,57 @@ class Field(FiniteField[FieldArray]):
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore_field, (self.modulus, self.name, self.prime.factors)
 
+    # --- roots of unity ---
+
+    @property
+    def generator(self) -> int:
+        """The smallest generator of the multiplicative group: its powers are all elements but 0.
+
+        It is found with the prime factors of p - 1; `KernelError` if they are not known and too
+        large to be found.
+        """
+        return self.prime.generator
+
+    def root_of_unity(self, n: int) -> int:
+        """A primitive n-th root of unity: generator^((p - 1) / n).
+
+        Its powers are the points of transforms of n elements. The root of n is the m-th power of
+        the root of n m. Where the generator is not known, the roots for powers of two are those of
+        the smallest quadratic non-residue, which transforms take then.
+
+        Args:
+            n (int): The order of the root, a divisor of p - 1.
+        """
+        order = as_int(n, "n of root_of_unity")
+        if order < 1 or (self.modulus - 1) % order:
+            raise ArgumentValueError(
+                f"{self.name}: there is no root of unity of order {order}: n must be a divisor of "
+                "p - 1, 1 or more"
+            )
+        if order & order - 1:
+            return pow(self.generator, (self.modulus - 1) // order, self.modulus)
+        return self.prime.root_of_unity(order.bit_length() - 1)
+
+    def domain(
+        self, n: int, *, coset: int | None = None, device: Backend | None = None
+    ) -> FieldArray:
+        """The n points g w^i, i = 0 .. n - 1, with w = `root_of_unity(n)`: those at which `ntt`
+        evaluates, in natural order.
+
+        Args:
+            n (int): The number of points, a divisor of p - 1; any, not only a power of two.
+            coset (int): The factor g; None for 1.
+            device (Backend): The executor or backend on whose device the points are; None for the
+                host.
+        """
+        root = self.root_of_unity(n)
+        (count,) = parse_shape(n, self.prime.element_bytes)
+        first = 1 if coset is None else self._parse_coset(coset)
+        place = None if device is None else find_array_device(self.name, device)
+        start, factor = (self._wrap(self._make_element(each, place)) for each in (first, root))
+        factors = self._wrap(elementwise.broadcast_to(self.layout, factor.data, (count - 1,)))
+        return self.prefix_product(self.concatenate([start.reshape(1), factors]))
+
     # --- conversion ---
 
     def encode(self, values: Any, *, reduce: bool = False) -> FieldArray:
@@ -279,25 +332,54 @@ class Field(FiniteField[FieldArray]):
         return super().full(shape, as_int(value, "the value"))
 
     def random(
-        self, shape: int | Sequence[int], seed: int | np.random.Generator | None = None
+        self,
+        shape: int | Sequence[int],
+        seed: int | np.random.Generator | None = None,
+        *,
+        device: Backend | None = None,
     ) -> FieldArray:
-        """Uniformly distributed elements on the host; not for secrets.
+        """Uniformly distributed elements; not for secrets. A seed gives the same ones everywhere.
 
         Args:
             shape (int or tuple): The lengths of the axes.
             seed (int or numpy.random.Generator): What determines the elements; None for new ones in
                 every call.
+            device (Backend): The executor or backend on whose device the elements are; None for
+                the host.
         """
-        lengths = parse_shape(shape, self.prime.element_bytes)
+        prime = self.prime
+        lengths = parse_shape(shape, prime.element_bytes)
+        place = None if device is None else find_array_device(self.name, device)
         # Integers of 128 bits more than p are uniform modulo p within 2^-128.
-        count, width = math.prod(lengths), self.prime.element_bytes + 16
-        drawn, modulus = _make_generator(seed).bytes(count * width), self.modulus
-        values = [
-            int.from_bytes(drawn[at : at + width], "little") % modulus
-            for at in range(0, count * width, width)
-        ]
-        found = words.from_ints(self.prime, values)
-        return FieldArray(self, found.reshape((*lengths, *self.prime.element_shape)), "canonical")
+        width = prime.element_bytes + EXCESS_BYTES
+        drawn = _make_generator(seed).bytes(math.prod(lengths) * width)
+        if place is not None and prime.element_bytes >= EXCESS_BYTES:
+            from gpu_executor.ops import scalars  # not loaded for the host alone
+
+            if scalars.can_reduce(place, prime):
+                rows = np.frombuffer(drawn, np.uint8).reshape(*lengths, width)
+                return self._reduce_on_device(rows, place)
+        numbers = (drawn[at : at + width] for at in range(0, len(drawn), width))
+        values = [int.from_bytes(each, "little") % prime.modulus for each in numbers]
+        found = words.from_ints(prime, values).reshape((*lengths, *prime.element_shape))
+        array = FieldArray(self, found, "canonical")
+        return array if place is None else array.copy_to_device(place)
+
+    def _reduce_on_device(self, rows: npt.NDArray[np.uint8], device: ArrayDevice) -> FieldArray:
+        """Little-endian numbers, `EXCESS_BYTES` longer than an element, along the last axis, modulo
+        p on a device."""
+        from gpu_executor.ops import scalars
+
+        size = self.prime.element_bytes
+        high = np.zeros((*rows.shape[:-1], size), np.uint8)
+        high[..., :EXCESS_BYTES] = rows[..., size:]
+        first, second = (
+            self._wrap(
+                scalars.reduce_scalars(device, self.prime, each, big_endian=False), "canonical"
+            )
+            for each in (rows[..., :size], high)
+        )
+        return self.fma(second, self.prime.r, first)
 
     # --- powers and squares ---
 
@@ -454,27 +536,42 @@ class Field(FiniteField[FieldArray]):
 
     # --- polynomials: coefficients along the last axis, the constant term first ---
 
-    def poly_mul(self, a: FieldArray, b: FieldArray) -> FieldArray:
+    def poly_mul(self, a: Operand, b: Operand) -> FieldArray:
         """The product of polynomials; leading axes are a batch.
 
         Args:
-            a (FieldArray): Coefficients, the constant term first.
-            b (FieldArray): The coefficients of the other polynomials.
+            a (FieldArray or list): Coefficients, the constant term first.
+            b (FieldArray or list): The coefficients of the other polynomials.
         """
-        first, second = self._load(a), self._load(b)
-        check_one_place([a, b])
-        return self._wrap(polynomials.multiply(self.prime, first, second))
+        first, second = self._load_together(a, b)
+        return self._wrap(polynomials.multiply(self.prime, first.data, second.data))
 
-    def poly_eval(self, a: FieldArray, points: FieldArray) -> FieldArray:
+    def poly_eval(self, a: Operand, points: Operand) -> FieldArray:
         """The values of one polynomial at many points; for all roots of unity `ntt` is faster.
 
         Args:
-            a (FieldArray): The coefficients, along one axis.
-            points (FieldArray): The points, of any shape.
+            a (FieldArray or list): The coefficients, along one axis.
+            points (FieldArray or int or list or numpy.ndarray): The points, of any shape; integers
+                are taken modulo p.
         """
-        coefficients, at = self._load(a), self._load(points)
-        check_one_place([a, points])
-        return self._wrap(polynomials.evaluate(self.prime, coefficients, at))
+        coefficients, at = self._load_together(a, points)
+        return self._wrap(polynomials.evaluate(self.prime, coefficients.data, at.data))
+
+    def poly_divmod(self, a: Operand, b: Operand) -> tuple[FieldArray, FieldArray]:
+        """Quotient and remainder of polynomials by one polynomial of degree d.
+
+        Of n coefficients the quotient has n - d, or none, and the remainder has d. Highest
+        coefficients of b that are 0 do not count. The call waits for the device, to find d. A
+        divisor without coefficients other than 0 raises `ElementDivisionError`.
+
+        Args:
+            a (FieldArray or list): Coefficients along the last axis, the constant term first;
+                leading axes are a batch.
+            b (FieldArray or list): The coefficients of the divisor, along one axis.
+        """
+        from gpu_executor.fields.polynomial_division import divide  # not loaded for fields alone
+
+        return divide(self, *self._load_together(a, b))
 
     def poly_divide_vanishing(self, a: FieldArray, n: int) -> tuple[FieldArray, FieldArray]:
         """Quotient and remainder of one polynomial by X^n - 1.
@@ -487,6 +584,33 @@ class Field(FiniteField[FieldArray]):
         degree = as_int(n, "n of X^n - 1")
         quotient, remainder = polynomials.divide_by_vanishing(self.prime, coefficients, degree)
         return self._wrap(quotient), self._wrap(remainder)
+
+    def interpolate(self, x: Operand, y: Operand) -> FieldArray:
+        """The polynomials of degree below n with n given values; for roots of unity `intt` is
+        faster.
+
+        A repeated point is an error that names the first. On a device it is raised when the result
+        is fetched, or an array computed from it.
+
+        Args:
+            x (FieldArray or list): The n points, all different, along one axis.
+            y (FieldArray or list): The values along the last axis; leading axes are a batch.
+        """
+        from gpu_executor.fields.interpolation import interpolate  # not loaded for fields alone
+
+        found: FieldArray = interpolate(self, *self._load_together(x, y))
+        return found
+
+    def _load_together(self, *operands: Operand) -> list[FieldArray]:
+        """Arrays, and integers in lists or arrays, as arrays in one place, in the form in which the
+        field computes."""
+        arrays: list[Any] = [each for each in operands if isinstance(each, FiniteFieldArray)]
+        check_one_place(map(self._check, arrays))
+        loaded = (
+            self._load_values(each, arrays[0]) if arrays else self.encode(each, reduce=True)
+            for each in operands
+        )
+        return [each.in_form(self.form) for each in loaded]
 
     # --- operands ---
 
@@ -533,6 +657,9 @@ class Field(FiniteField[FieldArray]):
 
     def _multiply_rows(self, x: ElementData, rows: int, columns: int) -> ElementData:
         return scans.multiply_rows(self.prime, x, rows, columns)
+
+    def _add_prefixes(self, x: ElementData, rows: int, columns: int) -> ElementData:
+        return scans.add_prefixes(self.prime, x, rows, columns)
 
     def _multiply_prefixes(self, x: ElementData, rows: int, columns: int) -> ElementData:
         return scans.multiply_prefixes(self.prime, x, rows, columns)

@@ -10,7 +10,7 @@ import math
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, Generic, Literal, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -34,18 +34,27 @@ from gpu_executor.fields.element_array import (
     explain_single_form,
 )
 from gpu_executor.fields.layout_array import LayoutArray, check_one_place, parse_axes
-from gpu_executor.fields.numpy_functions import SHAPE_FUNCTIONS, Functions, call_numpy_function
+from gpu_executor.fields.numpy_functions import (
+    SHAPE_FUNCTIONS,
+    Functions,
+    call_numpy_function,
+    outer,
+    pad,
+)
 from gpu_executor.ops import elementwise, indexing
 from gpu_executor.ops.elementwise import ElementData, Words
 from gpu_executor.primes import ElementLayout, Form, Prime, PrimeOrExtension, words
 from gpu_executor.primes.extension import Scalar
 
+if TYPE_CHECKING:
+    from gpu_executor.backend import Backend
+
 A = TypeVar("A", bound="FiniteFieldArray")
 
 Operand = Any
 """An array of the field, or what stands for one element, such as an integer."""
-RowReduction = Callable[[ElementData, int, int], ElementData]
-"""Elements, the number of rows and the number of columns, to one element per row."""
+RowOperation = Callable[[ElementData, int, int], ElementData]
+"""Elements, the number of rows and the number of columns, to elements."""
 Axes = int | Sequence[int] | None
 """An axis or several; None: all of them."""
 
@@ -262,6 +271,31 @@ class FiniteFieldArray(ElementArray):
         """
         return self.field.prod(self, axis=axis, keepdims=keepdims)
 
+    def cumsum(self, axis: int | None = None) -> Self:
+        """Every element plus all elements before it along an axis.
+
+        Args:
+            axis (int): The axis; None for all elements along one axis, as in NumPy.
+        """
+        return self._combine_prefixes(self.field.prefix_sum, axis)
+
+    def cumprod(self, axis: int | None = None) -> Self:
+        """Every element times all elements before it along an axis.
+
+        Args:
+            axis (int): The axis; None for all elements along one axis, as in NumPy.
+        """
+        return self._combine_prefixes(self.field.prefix_product, axis)
+
+    def _combine_prefixes(self, combine: Callable[[Self], Self], axis: int | None) -> Self:
+        """`combine` along an axis instead of the last one."""
+        if axis is None:
+            return combine(self.ravel())
+        at = parse_axes(as_int(axis, "axis"), self.shape)[0]
+        order = list(range(self.ndim))
+        order[at], order[-1] = order[-1], order[at]
+        return combine(self.transpose(*order)).transpose(*order)
+
     def dot(self, other: Any) -> Self:
         """The product by the rules of `np.dot`: over the last axis of this array and the last but
         one of the other.
@@ -305,6 +339,10 @@ NUMPY_FUNCTIONS: Functions = {
     np.sum: lambda a, axis=None, keepdims=False: a.sum(axis, keepdims=keepdims),
     np.prod: lambda a, axis=None, keepdims=False: a.prod(axis, keepdims=keepdims),
     np.dot: lambda a, b: _find_field([a, b]).dot(a, b),
+    np.cumsum: lambda a, axis=None: a.cumsum(axis),
+    np.cumprod: lambda a, axis=None: a.cumprod(axis),
+    np.outer: outer,
+    np.pad: pad,
     np.where: lambda condition, x, y: _find_field([x, y]).where(condition, x, y),
 }
 
@@ -393,14 +431,20 @@ class FiniteField(ByIdentity, ABC, Generic[A]):
 
     @abstractmethod
     def random(
-        self, shape: int | Sequence[int], seed: int | np.random.Generator | None = None
+        self,
+        shape: int | Sequence[int],
+        seed: int | np.random.Generator | None = None,
+        *,
+        device: Backend | None = None,
     ) -> A:
-        """Uniformly distributed elements on the host; not for secrets.
+        """Uniformly distributed elements; not for secrets. A seed gives the same ones everywhere.
 
         Args:
             shape (int or tuple): The lengths of the axes.
             seed (int or numpy.random.Generator): What determines the elements; None for new ones in
                 every call.
+            device (Backend): The executor or backend on whose device the elements are; None for
+                the host.
         """
 
     @abstractmethod
@@ -450,6 +494,9 @@ class FiniteField(ByIdentity, ABC, Generic[A]):
     def _multiply_rows(self, x: ElementData, rows: int, columns: int) -> ElementData: ...
 
     @abstractmethod
+    def _add_prefixes(self, x: ElementData, rows: int, columns: int) -> ElementData: ...
+
+    @abstractmethod
     def _multiply_prefixes(self, x: ElementData, rows: int, columns: int) -> ElementData: ...
 
     @abstractmethod
@@ -490,6 +537,15 @@ class FiniteField(ByIdentity, ABC, Generic[A]):
         return form
 
     # --- conversion ---
+
+    def __call__(self, values: Any, *, reduce: bool = False) -> A:
+        """What `encode` returns: `Fr([1, 2])` is `Fr.encode([1, 2])`.
+
+        Args:
+            values (int or list or numpy.ndarray): The values, in nested lists or arrays.
+            reduce (bool): Whether integers are taken modulo p and not refused outside of 0 .. p-1.
+        """
+        return self.encode(values, reduce=reduce)
 
     def decode(self, array: A) -> npt.NDArray[np.object_]:
         """The elements as Python values, in a NumPy array of the same shape.
@@ -863,9 +919,20 @@ class FiniteField(ByIdentity, ABC, Generic[A]):
         Args:
             a (array): The elements.
         """
+        return self._combine_prefixes(self._multiply_prefixes, a)
+
+    def prefix_sum(self, a: A) -> A:
+        """Every element plus all elements before it in its row, along the last axis.
+
+        Args:
+            a (array): The elements.
+        """
+        return self._combine_prefixes(self._add_prefixes, a)
+
+    def _combine_prefixes(self, combine_rows: RowOperation, a: A) -> A:
         data = self._load(a)
         *leading, columns = a.shape or (1,)
-        return self._wrap(self._multiply_prefixes(data, math.prod(leading), columns))
+        return self._wrap(combine_rows(data, math.prod(leading), columns))
 
     # --- operands ---
 
@@ -877,7 +944,7 @@ class FiniteField(ByIdentity, ABC, Generic[A]):
         return self._wrap(self._compute_words(operation, self._operands(operands), commutes))
 
     def _reduce(
-        self, reduce_rows: RowReduction, neutral: int, a: A, axis: Axes, keepdims: bool
+        self, reduce_rows: RowOperation, neutral: int, a: A, axis: Axes, keepdims: bool
     ) -> A:
         """Reduce rows that consist of the given axes, to `neutral` where rows are empty."""
         data, shape = self._load(a), a.shape

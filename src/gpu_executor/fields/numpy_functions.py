@@ -1,4 +1,4 @@
-"""NumPy's functions that move elements, for arrays of several words an element.
+"""NumPy's functions for arrays of several words an element: those that move elements, and more.
 
 NumPy calls `__array_function__` of the arrays for each of its functions. The functions here have
 the meaning that they have in NumPy; results are views where NumPy's are, if not said otherwise.
@@ -294,6 +294,48 @@ def hstack(tup: Any) -> Any:
 
 def array_equal(a1: Any, a2: Any) -> bool:
     return np.shape(a1) == np.shape(a2) and bool((a1 == a2).all())
+
+
+# --- for arrays of fields alone ---
+
+
+def outer(a: Any, b: Any) -> Any:
+    one, other = (_as_array(each, "outer") for each in (a, b))
+    product: Any = one.reshape(-1, 1)
+    return product * other.reshape(1, -1)
+
+
+def pad(array: Any, pad_width: Any, mode: Any = "constant", constant_values: Any = 0) -> Any:
+    """In the mode "constant", with one element on all sides."""
+    given: Any = _as_array(array, "pad")
+    if mode != "constant":
+        raise ArgumentTypeError(
+            f"pad: mode is {mode!r}; elements are padded in the mode 'constant' alone"
+        )
+    widths = _parse_pad_width(pad_width, given.ndim)
+    lengths = tuple(sum(pair) + n for pair, n in zip(widths, given.shape, strict=True))
+    parse_shape(lengths, given.layout.element_bytes)
+    element = given.field._load_scalar(constant_values, given)
+    padded = given.field._wrap(elementwise.broadcast_to(given.layout, element, lengths).copy())
+    inner = (slice(before, before + n) for (before, _), n in zip(widths, given.shape, strict=True))
+    padded[tuple(inner)] = given
+    return padded
+
+
+def _parse_pad_width(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
+    """How many elements are ahead of and behind each axis, given as one number, one pair, or a pair
+    for each axis."""
+    try:
+        found = np.asarray(None if isinstance(pad_width, LayoutArray) else pad_width)
+        pairs = np.broadcast_to(found, (ndim, 2)).tolist()
+    except ValueError:
+        found, pairs = np.asarray(None), []
+    if found.dtype.kind not in "iu" or (found < 0).any():
+        raise ArgumentTypeError(
+            f"pad: pad_width is {pad_width!r}; it must be an integer from 0, a pair (before, "
+            f"after), or such a pair for each of the {ndim} axes"
+        )
+    return [(before, after) for before, after in pairs]
 
 
 SHAPE_FUNCTIONS: Functions = {

@@ -104,7 +104,7 @@ class ByteHash(HashFunction):
                 f"{where}: messages is {describe(messages)}; it must be a list of messages"
             )
         _check_device(where, device)
-        found = [_check_message(where, number, each) for number, each in enumerate(messages)]
+        found = [check_message(where, number, each) for number, each in enumerate(messages)]
         array_device = None if device is None else require_array_device(device)
         if array_device is not None and array_device.runs_kernels and found:
             return hash_messages(array_device, self.algorithm, found)
@@ -283,8 +283,9 @@ def _view_bytes(where: str, name: str, message: Any) -> Bytes:
     )
 
 
-def _check_message(where: str, number: int, message: Any) -> Any:
-    """A message of `hash_many` as a contiguous memoryview of bytes."""
+def check_message(where: str, number: int, message: Any) -> Any:
+    """A message as `bytes`, or as a contiguous memoryview of bytes; `number` is that of the message
+    among others, for errors."""
     name = f"message {number}"
     _refuse_mask(where, name, message)
     if isinstance(message, bytes):

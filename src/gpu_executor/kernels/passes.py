@@ -34,6 +34,8 @@ _SCAN_ARRAYS = {
     "partial_products": (1, 2),
     "inverses": (3, 1),
     "partial_sums": (1, 1),
+    "chunk_sums": (1, 1),
+    "running_sums": (2, 1),
     "chunk_products": (1, 1),
     "running_products": (2, 1),
     "resize": (1, 1),

@@ -246,13 +246,22 @@ def multiply_rows(field: Extension, x: ElementData, rows: int, columns: int) -> 
     return found.copy() if columns == 1 else found
 
 
+def add_prefixes(field: Extension, x: ElementData, rows: int, columns: int) -> ElementData:
+    """y[i] = x[0] + x[1] + ... + x[i] in every row."""
+    prime, degree = field.prime, field.total_degree
+    table = x.reshape(rows, columns, degree, *prime.element_shape)
+    by_coefficient = elementwise.transpose(prime, table, (0, 2, 1))
+    sums = scans.add_prefixes(prime, by_coefficient, rows * degree, columns)
+    return elementwise.transpose(prime, sums, (0, 2, 1)).reshape(x.shape)
+
+
 @uniform_operation
 def multiply_prefixes(field: Extension, x: ElementData, rows: int, columns: int) -> ElementData:
     """y[i] = x[0] * x[1] * ... * x[i] in every row."""
     work = _Calculation(x)
     table = elementwise.reshape(field, x, (rows, columns))
     multiply = functools.partial(work.multiply, field)
-    products = scans.multiply_prefixes_pairwise(multiply, work.interleave_columns, table)
+    products = scans.combine_prefixes_pairwise(multiply, work.interleave_columns, table)
     work.submit()
     return (products.copy() if products is table else products).reshape(x.shape)
 

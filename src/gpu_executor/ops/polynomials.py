@@ -10,7 +10,7 @@ from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.calls.dispatch import ArrayDevice, Dispatch
 from gpu_executor.errors import ArgumentShapeError
 from gpu_executor.kernels.element_references import add, mul, square
-from gpu_executor.ops import elementwise, indexing, powers
+from gpu_executor.ops import elementwise, indexing, matrices, powers
 from gpu_executor.ops.elementwise import (
     ElementData,
     Words,
@@ -20,13 +20,16 @@ from gpu_executor.ops.elementwise import (
 from gpu_executor.ops.operation import operation
 from gpu_executor.ops.scans import make_elements, make_scan_kernel
 from gpu_executor.ops.transforms import TransformOptions, transform
-from gpu_executor.primes import Prime
+from gpu_executor.primes import Prime, words
 
 MAX_COEFFICIENTS = 1 << 15
 """Coefficients that one dispatch evaluates by Horner's rule. A longer polynomial is evaluated in
 parts, because a software driver ends loops after 65,536 iterations."""
 HOST_TERMS = 1 << 16
 """Coefficients times points that the host evaluates at once: bounds the temporary arrays."""
+
+DIRECT_TERMS = 1 << 20
+"""Elements of the matrices of direct products: bounds the memory."""
 
 FORWARD = TransformOptions(order_out="reversed")
 BACK = TransformOptions(inverse=True, order_in="reversed")
@@ -59,6 +62,15 @@ def _resize_by_steps(prime: Prime, x: DeviceArray, length: int) -> DeviceArray:
 
 def multiply(prime: Prime, a: ElementData, b: ElementData) -> ElementData:
     """The product of polynomials: three transforms of the next power of two, and n products."""
+    length = _find_length(prime, a, b)
+    size = 1 << (length - 1).bit_length()
+    found = _multiply_modulo(prime, a, b, size)
+    # The coefficients of one polynomial are contiguous, so they need no copy.
+    return found[:length] if len(get_shape(prime, found)) == 1 else resize(prime, found, length)
+
+
+def _find_length(prime: Prime, a: ElementData, b: ElementData) -> int:
+    """The coefficients of a product."""
     shapes = [get_shape(prime, each) for each in (a, b)]
     for shape in shapes:
         if not shape or not shape[-1]:
@@ -66,14 +78,102 @@ def multiply(prime: Prime, a: ElementData, b: ElementData) -> ElementData:
                 f"{prime.name}: a polynomial needs at least one coefficient along its last axis; "
                 f"the shape is {shape}"
             )
-    length = shapes[0][-1] + shapes[1][-1] - 1
-    size = 1 << (length - 1).bit_length()
+    return shapes[0][-1] + shapes[1][-1] - 1
+
+
+def _multiply_modulo(prime: Prime, a: ElementData, b: ElementData, size: int) -> ElementData:
+    """The product modulo X^size - 1 by transforms, size a power of two."""
     first = transform(prime, a, FORWARD, size)
     second = first if b is a else transform(prime, b, FORWARD, size)
     product = elementwise.compute(prime, "mul", [first, second], commutes=True)
-    found = transform(prime, product, BACK)
-    # The coefficients of one polynomial are contiguous, so they need no copy.
-    return found[:length] if len(get_shape(prime, found)) == 1 else resize(prime, found, length)
+    return transform(prime, product, BACK)
+
+
+def multiply_in_any_field(prime: Prime, a: ElementData, b: ElementData) -> ElementData:
+    """`multiply` where the field has roots of unity for it. Otherwise every coefficient of one
+    factor is multiplied by every one of the other."""
+    length = _find_length(prime, a, b)
+    if (length - 1).bit_length() <= prime.two_adicity:
+        return multiply(prime, a, b)
+    shapes = [get_shape(prime, each) for each in (a, b)]
+    leading = elementwise.find_common_shape(prime, [shape[:-1] for shape in shapes])
+    rows = [
+        elementwise.broadcast_to(prime, each, (*leading, shape[-1]))
+        for each, shape in zip((a, b), shapes, strict=True)
+    ]
+    if not math.prod(leading):
+        return resize(prime, rows[0], length)
+    flat = (
+        elementwise.reshape(prime, each, (math.prod(leading), shape[-1]))
+        for each, shape in zip(rows, shapes, strict=True)
+    )
+    long, short = sorted(flat, key=lambda each: get_shape(prime, each)[-1], reverse=True)
+    return elementwise.reshape(prime, multiply_directly(prime, long, short), (*leading, length))
+
+
+def multiply_middle(prime: Prime, a: ElementData, b: ElementData, half: int) -> ElementData:
+    """The coefficients half .. 2 half - 1 of the product of polynomials of 2 half coefficients and
+    of at most half + 1; half is a power of two.
+
+    Transforms compute the product modulo X^(2 half) - 1, where only the first half coefficients are
+    others than those of the product.
+    """
+    if half.bit_length() <= prime.two_adicity:
+        product = _multiply_modulo(prime, a, b, 2 * half)
+    else:
+        product = multiply_in_any_field(prime, a, b)
+    axes = len(get_shape(prime, product)) - 1
+    return product[(*[slice(None)] * axes, slice(half, 2 * half))]
+
+
+@operation
+def multiply_directly(prime: Prime, a: ElementData, b: ElementData) -> ElementData:
+    """The products of rows of coefficients, as many in a as in b, without roots of unity; the rows
+    of b are not longer. On the host by Kronecker's substitution: a row becomes one integer, whose
+    digits are the coefficients."""
+    left, right = (np.asarray(each) for each in (a, b))
+    length = left.shape[1] + right.shape[1] - 1
+    width = -(-(2 * prime.bits + right.shape[1].bit_length()) // 8)
+    factor = 1 if prime.canonical else prime.r_inverse  # words of products have R twice
+    found: list[int] = []
+    for row, other in zip(left, right, strict=True):
+        digits = (words.to_ints(prime, each) for each in (row, other))
+        first, second = (
+            int.from_bytes(b"".join(each.to_bytes(width, "little") for each in own), "little")
+            for own in digits
+        )
+        product = (first * second).to_bytes(width * (length + 1), "little")
+        coefficients = (product[at : at + width] for at in range(0, width * length, width))
+        found += [int.from_bytes(each, "little") * factor % prime.modulus for each in coefficients]
+    return words.from_ints(prime, found).reshape(len(left), length, *prime.element_shape)
+
+
+@multiply_directly.by_steps
+def _multiply_directly_by_steps(prime: Prime, a: DeviceArray, b: DeviceArray) -> ElementData:
+    """Products of b with matrices whose row i has the coefficients of a behind i zeros.
+
+    So many coefficients of b are multiplied at once that the matrices have about DIRECT_TERMS
+    elements.
+    """
+    (rows, n), (_, m) = (get_shape(prime, each) for each in (a, b))
+    step = min(max(DIRECT_TERMS // (rows * 2 * n), 1), m)
+    total = elementwise.make_full(prime, (rows, n + m - 1), 0, a)
+    for start in range(0, m, step):
+        count = min(step, m - start)
+        width = n + count - 1
+        # Rows of n + count elements, read as rows of one element less, begin one element later.
+        padded = elementwise.reshape(prime, resize(prime, a, width + 1), (rows, 1, width + 1))
+        repeated = elementwise.broadcast_to(prime, padded, (rows, count, width + 1))
+        flat = elementwise.reshape(prime, repeated, (rows, count * (width + 1)))
+        shifted = resize(prime, flat, count * width)
+        matrix = elementwise.reshape(prime, shifted, (rows, count, width))
+        part = elementwise.reshape(prime, b[:, start : start + count], (rows, 1, count))
+        product = matrices.multiply(prime, part, matrix)
+        found = elementwise.reshape(prime, product, (rows, width))
+        target = total[:, start : start + width]
+        sums = elementwise.compute(prime, "add", [target, found], commutes=True)
+        indexing.copy_items(prime, sums, target)
+    return total
 
 
 def evaluate(prime: Prime, coefficients: ElementData, points: ElementData) -> ElementData:

@@ -32,6 +32,7 @@ OPERATIONS: dict[str, Operation] = {
     "x^2": lambda field, x, _y: field.square(x),
     "x y + x": lambda field, x, y: field.fma(x, y, x),
     "1/x": lambda field, x, _y: field.inverse(x),
+    "running sums": lambda field, x, _y: field.prefix_sum(x),
     "running products": lambda field, x, _y: field.prefix_product(x),
     "x + sum(x)": lambda field, x, _y: x + field.sum(x),
 }
