@@ -40,8 +40,8 @@ EXPECTED_OUTPUT = {
 }
 
 
-RUN_ELSEWHERE = {"blobs_on_devices.py", "prove_many.py", *GALLERY}
-"""tests/test_gallery.py, tests/kzg/test_block_of_blobs.py, tests/groth16/test_prove_many.py and
+RUN_ELSEWHERE = {"blobs_on_devices.py", "peer_program.py", "prove_many.py", *GALLERY}
+"""tests/test_gallery.py, tests/bench/test_peer_program.py, tests/kzg/test_block_of_blobs.py, tests/groth16/test_prove_many.py and
 tests/cluster/test_prove_many.py run them."""
 
 

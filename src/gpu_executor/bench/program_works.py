@@ -317,7 +317,7 @@ def _prepare_square_chain(gpu: PersistentVulkanBackend, work: ProgramWork) -> Ow
 
 def _prepare_inversion(gpu: PersistentVulkanBackend, work: ProgramWork) -> OwnWork:
     field, (a,) = work.field, _draw(work, 1)
-    words = a.words()
+    words = a.words().copy()
     rows = _to_rows(words)
     rows[~rows.any(axis=1), 0] = 1  # 0 has no inverse
     a = field.from_words(words, "canonical")
