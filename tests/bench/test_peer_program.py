@@ -14,7 +14,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpu_executor.bench import program_comparison, program_works, suite, user_program
-from gpu_executor.bench.program_comparison import OWN, ProgramRow
+from gpu_executor.bench.peers import OWN
+from gpu_executor.bench.program_comparison import ProgramRow
 from gpu_executor.bench.program_works import ProgramOperation, ProgramWork
 from gpu_executor.bench.results import read_run
 from gpu_executor.bench.sampled import Sampled
@@ -138,7 +139,7 @@ for line in sys.stdin:
 """
 
 
-def watch_nothing(items: Iterable[Item], _total: int, _what: str) -> Iterator[Item]:
+def watch_nothing(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
     yield from items
 
 
@@ -403,7 +404,7 @@ def test_a_program_ends_with_the_measurement(tmp_path: Path) -> None:
     measure(command)
     assert not is_running(int(pid.read_text()))
 
-    def interrupt(_items: Iterable[Item], _total: int, _what: str) -> Iterator[Item]:
+    def interrupt(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
