@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from gpu_executor.bench import program_comparison, program_works, suite, user_program
 from gpu_executor.bench.peers import OWN
-from gpu_executor.bench.program_comparison import ProgramRow
+from gpu_executor.bench.program_comparison import OpenPrograms, ProgramRow, RoundBudget
 from gpu_executor.bench.program_works import ProgramOperation, ProgramWork
 from gpu_executor.bench.results import read_run
 from gpu_executor.bench.sampled import Sampled
@@ -23,6 +23,7 @@ from gpu_executor.bench.suite import Item, PeersMeasurement
 from gpu_executor.bench.user_program import ProgramError, UserProgram
 from gpu_executor.cli.commands import commands
 from gpu_executor.curves import BN254_G1
+from gpu_executor.report.page import make_page
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 from tests.support.examples import FOLDER
 
@@ -199,6 +200,7 @@ def test_every_operation_is_what_exact_integers_make_of_its_description(tmp_path
     assert len(select(measured, OWN)) == len(rows)
 
 
+@pytest.mark.slow
 def test_sums_of_points_are_those_of_exact_integers(tmp_path: Path) -> None:
     path = tmp_path / "exact.py"
     path.write_text(EXACT)
@@ -247,6 +249,19 @@ def test_sides_are_timed_by_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     measure(write_program(tmp_path), other)
     rounds = [made[at : at + 3] for at in range(3, len(made), 3)]
     assert rounds == [["own", "7f", "8a"], ["7f", "8a", "own"], ["8a", "own", "7f"]]
+
+
+def test_long_work_has_fewer_rounds(tmp_path: Path) -> None:
+    with (
+        PersistentVulkanBackend() as gpu,
+        OpenPrograms.start([write_program(tmp_path)], 60) as opened,
+    ):
+        for per_work, rounds in ((0, 3), (600, 5)):
+            budget = RoundBudget(seconds=0, rounds=5, warm_up=0, per_work=per_work)
+            works = [ProgramWork("sum", "uint32", 3, "host")]
+            ((own, other),) = program_comparison.measure_works(gpu, works, opened, budget)
+            for row in (own, other):
+                assert isinstance(row.ms, Sampled) and len(row.ms.samples) == rounds
 
 
 FAILURES = [
@@ -507,6 +522,21 @@ def test_a_program_that_failed_ends_the_command_with_1(tmp_path: Path) -> None:
         (OWN, "measured"),
         ("stand-in 7f", "failed"),
     ]
+
+
+def test_names_with_brackets_are_printed_as_they_are(tmp_path: Path) -> None:
+    describe = DESCRIBE.replace("stand-in", "[/red] <b>")
+    command = write_program(tmp_path, describe=describe)
+    file = tmp_path / "peers.json"
+    shown = invoke(
+        *("--program", " ".join(command), "--operation", "sum", "--sizes", "3", "--quick"),
+        *("--json", str(file)),
+    )
+    assert shown.exit_code == 0, shown.output
+    assert "[/red] <b>" in shown.output
+    page = make_page(read_run(file))
+    assert "[/red] &lt;b&gt; 7f is a program of the user" in page
+    assert 'id="programs-sum"' in page and "<b>" not in page
 
 
 def test_nothing_to_measure_is_said(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import perf_counter
 from typing import Literal
 
 import numpy as np
@@ -30,7 +31,7 @@ from gpu_executor.bench.program_works import (
     prepare_work,
 )
 from gpu_executor.bench.sampled import Sampled
-from gpu_executor.bench.timing import call_for, list_orders
+from gpu_executor.bench.timing import MIN_ROUNDS, call_for, list_orders
 from gpu_executor.bench.user_program import (
     FailedWorkError,
     ProgramError,
@@ -55,6 +56,8 @@ class RoundBudget:
     rounds: int = 7
     warm_up: float = 0.3
     """Of this package, before the first round, so that the GPU has its full clock."""
+    per_work: float = 60.0
+    """No new round starts after this time, except the first `MIN_ROUNDS`."""
 
 
 QUICK_BUDGET = RoundBudget(seconds=0.005, rounds=3, warm_up=0.1)
@@ -240,10 +243,13 @@ class _WorkComparison:
     def measure(self) -> list[ProgramRow]:
         own, sides = self._own, self._prepare_sides()
         if not self._on_cpu:
-            call_for(own.call, self._budget.warm_up)
+            call_for(lambda: own.time(1), self._budget.warm_up)
         calls = self._count_calls(own.time(1))
-        taken = []
+        taken: list[float] = []
+        end = perf_counter() + self._budget.per_work
         for order in list_orders(len(sides) + 1, self._budget.rounds):
+            if len(taken) >= MIN_ROUNDS and perf_counter() > end:
+                break
             for at in order:
                 if at == 0:
                     taken.append(own.time(calls))

@@ -11,6 +11,7 @@ from itertools import groupby
 from pathlib import Path
 
 import click
+from rich.markup import escape
 from rich.table import Table
 
 from gpu_executor.bench import suite
@@ -163,7 +164,7 @@ def _make_program_table(rows: Sequence[ProgramRow]) -> Table:
     table = make_table(rows[0].operation, *names)
     for row in rows:
         what = "\n".join(each for each in (row.field, row.curve, row.what) if each)
-        shown = row.package, what, format_count(row.elements)
+        shown = escape(row.package), what, format_count(row.elements)
         if row.ms is None or row.per_second is None or row.slower is None:
             table.add_row(*shown, row.state, "", "", "", "")
             continue
