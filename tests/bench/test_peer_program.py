@@ -23,6 +23,7 @@ from gpu_executor.bench.suite import Item, PeersMeasurement
 from gpu_executor.bench.user_program import ProgramError, UserProgram
 from gpu_executor.cli.commands import commands
 from gpu_executor.curves import BN254_G1
+from gpu_executor.errors import OutOfMemoryError
 from gpu_executor.report.page import make_page
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 from tests.support.examples import FOLDER
@@ -335,14 +336,23 @@ def test_a_failure_is_one_reason_and_own_figures_stay(
     assert "\n" not in failed.reason and failed.reason.isprintable()
 
 
-def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
+def test_a_program_that_hangs_is_killed_with_its_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare = UserProgram.prepare
+
+    def prepare_in_time(self: UserProgram, work: Any) -> None:
+        self._timeout = 2  # not while the interpreter starts
+        prepare(self, work)
+
+    monkeypatch.setattr(UserProgram, "prepare", prepare_in_time)
     pids = tmp_path / "pids"
     hang = (
         "child = subprocess.Popen(['sleep', '600'])\n"
         f"    open({str(pids)!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}')\n"
         "    time.sleep(600)"
     )
-    measured = measure(write_program(tmp_path, prepare=hang), sizes=[3, 4], timeout=2)
+    measured = measure(write_program(tmp_path, prepare=hang), sizes=[3, 4])
     reason = 'program.py gave no answer to "prepare" in 2 s'
     (state,) = measured.programs
     assert state.state == "failed" and state.reason is not None and reason in state.reason
@@ -460,6 +470,34 @@ def test_inputs_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monke
     own, failed = measure(write_program(tmp_path)).program_rows
     assert own.ms is not None and failed.state == "failed"
     assert failed.reason is not None and "No space left on device" in failed.reason
+
+
+def test_work_that_does_not_fit_is_named_and_other_work_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare = program_works.prepare_work
+
+    def fail_once(gpu: PersistentVulkanBackend, work: ProgramWork) -> program_works.OwnWork:
+        if work.log_size == 3:
+            raise OutOfMemoryError("no memory for 2^3 elements")
+        return prepare(gpu, work)
+
+    monkeypatch.setattr(program_comparison, "prepare_work", fail_once)
+    first, own, other = measure(write_program(tmp_path), sizes=[3, 4]).program_rows
+    assert (first.package, first.state, first.reason) == (
+        *(OWN, "failed"),
+        "no memory for 2^3 elements",
+    )
+    assert own.ms is not None and other.ms is not None
+
+
+def test_transforms_have_a_root_of_unity() -> None:
+    sizes = program_works.ProgramSizes({"transform": [24, 25]}, 16)
+    found = {(work.structure, work.log_size) for work in program_works.list_works(sizes)}
+    assert {name for name, log_size in found if log_size == 25} == {
+        *("BLS12_381_FR", "BN254_FR", "GOLDILOCKS", "BABYBEAR")
+    }
+    assert ("KOALABEAR", 24) in found
 
 
 def test_an_own_wrong_result_ends_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -207,7 +207,11 @@ def measure_works(
         with tempfile.TemporaryDirectory(
             prefix="gpu-executor-", ignore_cleanup_errors=True
         ) as folder:
-            yield _WorkComparison(gpu, work, opened, budget, Path(folder)).measure()
+            try:
+                rows = _WorkComparison(gpu, work, opened, budget, Path(folder)).measure()
+            except MemoryError as error:  # the other work may fit
+                rows = [_make_row(work, OWN, "failed", str(error))]
+        yield rows
         gpu.trim()
 
 
@@ -275,7 +279,7 @@ class _WorkComparison:
             inputs = self._own.write_inputs(self._folder)
         except OSError as error:
             reason = f"the inputs were not written to {self._folder}: {error.strerror or error}"
-            self._failed += [self._make_row(each.label, "failed", reason) for each in programs]
+            self._failed += [_make_row(work, each.label, "failed", reason) for each in programs]
             return []
         request = work.describe() | {"inputs": inputs}
         for number, program in enumerate(programs):
@@ -313,7 +317,7 @@ class _WorkComparison:
         except ProgramError as error:
             reasons.append(str(error))
             self._opened.fail(program, str(error))
-        self._failed += [self._make_row(program.label, state, each) for each in reasons]
+        self._failed += [_make_row(self._work, program.label, state, each) for each in reasons]
 
     def _check_result(self, path: Path) -> bool:
         """Compare the result that a program wrote with that of this package; False if it wrote
@@ -347,23 +351,25 @@ class _WorkComparison:
     ) -> ProgramRow:
         seconds = Sampled.median(taken)
         return dataclasses.replace(
-            self._make_row(package, "measured", None),
+            _make_row(self._work, package, "measured", None),
             checked=checked,
             ms=seconds * 1e3,
             per_second=self._work.count / seconds,
             slower=Sampled.median(a / b for a, b in zip(taken, own, strict=True)),
         )
 
-    def _make_row(self, package: str, state: ProgramRowState, reason: str | None) -> ProgramRow:
-        work = self._work
-        return ProgramRow(
-            package,
-            work.operation,
-            work.variant,
-            work.structure if work.structure in FIELDS else None,
-            work.structure if work.structure in CURVES else None,
-            work.size,
-            state,
-            checked=False,
-            reason=reason,
-        )
+
+def _make_row(
+    work: ProgramWork, package: str, state: ProgramRowState, reason: str | None
+) -> ProgramRow:
+    return ProgramRow(
+        package,
+        work.operation,
+        work.variant,
+        work.structure if work.structure in FIELDS else None,
+        work.structure if work.structure in CURVES else None,
+        work.size,
+        state,
+        checked=False,
+        reason=reason,
+    )

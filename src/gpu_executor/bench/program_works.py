@@ -213,7 +213,9 @@ def list_works(sizes: ProgramSizes) -> Iterator[ProgramWork]:
     for operation, variants in _list_variants(sizes.length).items():
         for work in variants:
             for log_size in sizes.log_sizes.get(operation, ()):
-                yield dataclasses.replace(work, log_size=log_size)
+                # A field without a root of unity of that order has no such transform.
+                if operation != "transform" or log_size <= work.field.prime.two_adicity:
+                    yield dataclasses.replace(work, log_size=log_size)
 
 
 def _list_variants(length: int) -> dict[ProgramOperation, list[ProgramWork]]:
