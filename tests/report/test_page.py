@@ -174,7 +174,7 @@ def test_peers_that_are_absent_or_failed_are_named(page: str) -> None:
 def test_programs_of_the_user_have_name_and_version(page: str) -> None:
     for words in (
         "others 1.2 on a GPU is a program of the user, timed by turns with this package.",
-        "other.py: other.py ended with exit code 1.",
+        "other.py: ended with exit code 1.",
         "others 1.2, msm of 4 M, BN254_G1, scalars on the device: unsupported, too many points.",
         "Programs of the user: multi-scalar multiplications",
     ):

@@ -457,7 +457,7 @@ def _make_peers(device: DeviceInfo) -> PeersMeasurement:
     program = "others 1.2"
     programs = [
         ProgramState(program, "measured", "others", "1.2", "a GPU"),
-        ProgramState("other.py", "failed", reason="other.py ended with exit code 1"),
+        ProgramState("other.py", "failed", reason="ended with exit code 1"),
     ]
     of = "msm", "scalars on the device", None, "BN254_G1"
     program_rows = [

@@ -37,6 +37,7 @@ from gpu_executor.bench.user_program import (
     ProgramError,
     UnsupportedWorkError,
     UserProgram,
+    name_command,
 )
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
@@ -128,8 +129,7 @@ class OpenPrograms:
         try:
             program = UserProgram(command, timeout)
         except ProgramError as error:
-            name = " ".join(Path(each).name for each in command)
-            self.states.append(ProgramState(name, "failed", reason=str(error)))
+            self.states.append(ProgramState(name_command(command), "failed", reason=str(error)))
             return
         reason = None
         if any(each.package == program.label for each in self.states):

@@ -55,7 +55,6 @@ class UserProgram:
     """
 
     def __init__(self, command: Sequence[str], timeout: float) -> None:
-        self.file = _shorten(" ".join(Path(each).name for each in command))
         self._timeout, self._number, self._ended = timeout, 0, False
         try:
             self._process = subprocess.Popen(
@@ -67,11 +66,11 @@ class UserProgram:
             )
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise ProgramError(f"{self.file} cannot be started: {reason}") from None
+            raise ProgramError(f"cannot be started: {reason}") from None
         self._lines: queue.Queue[bytes] = queue.Queue(maxsize=1)
         self._errors = bytearray()
         self._threads = [
-            threading.Thread(target=target, name=f"{self.file} {what}", daemon=True)
+            threading.Thread(target=target, name=f"program {what}", daemon=True)
             for what, target in (("answers", self._read_lines), ("errors", self._read_errors))
         ]
         for thread in self._threads:
@@ -216,7 +215,7 @@ class UserProgram:
 
     def _end(self, message: str) -> ProgramError:
         self._kill()
-        return ProgramError(f"{self.file} {message}")
+        return ProgramError(message)
 
     def _kill(self) -> None:
         """Kill the program with all processes that it started, and let the threads end."""
@@ -254,6 +253,11 @@ class UserProgram:
         while found := os.read(self._process.stderr.fileno(), KEPT_ERRORS):
             self._errors += found
             del self._errors[:-KEPT_ERRORS]
+
+
+def name_command(command: Sequence[str]) -> str:
+    """What a program is called before it says its name: its command without folders."""
+    return _shorten(" ".join(Path(each).name for each in command))
 
 
 def _shorten(text: str) -> str:

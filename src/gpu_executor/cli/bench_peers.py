@@ -191,7 +191,7 @@ def _list_program_notes(measured: PeersMeasurement) -> Iterator[str]:
             names = ", ".join(each for each in (row.field, row.curve, row.what) if each)
             what = f"{row.operation} of {format_count(row.elements)}, {names}"
             yield f"{row.package}, {what}: {row.state}, {row.reason}"
-    if measured.programs and not measured.program_rows:
+    if not measured.program_rows and any(each.state == "measured" for each in measured.programs):
         yield "nothing was measured: no program supports an operation and size that were chosen"
 
 
