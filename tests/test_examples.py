@@ -40,9 +40,9 @@ EXPECTED_OUTPUT = {
 }
 
 
-RUN_ELSEWHERE = {"blobs_on_devices.py", "prove_many.py", *GALLERY}
-"""tests/test_gallery.py, tests/kzg/test_block_of_blobs.py, tests/groth16/test_prove_many.py and
-tests/cluster/test_prove_many.py run them."""
+RUN_ELSEWHERE = {"blobs_on_devices.py", "peer_program.py", "prove_many.py", *GALLERY}
+"""tests/test_gallery.py, tests/bench/test_peer_program.py, tests/kzg/test_block_of_blobs.py,
+tests/groth16/test_prove_many.py and tests/cluster/test_prove_many.py run them."""
 
 
 def test_every_example_is_run() -> None:

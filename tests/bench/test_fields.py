@@ -138,7 +138,7 @@ def test_streamed_operations_are_compared_with_copies(gpu: gx.PersistentVulkanBa
         others = row.sums_per_second, row.dots_per_second, row.inversion_ms, row.squares_in_chains
         assert min(others) > 0
     named = BLS12_381_FR, SECP256K1_FQ, BABYBEAR
-    squares = [fields._count_squares_in_chain(field, fields.GPU_SIZES) for field in named]
+    squares = [fields.count_squares(field, fields.GPU_SIZES.length) for field in named]
     assert squares == [253, 254, 29]  # 2^n is below p - 1
     # Products are chained only for primes that leave the highest bit of their words free.
     assert [row.products_in_chains is None for row in rows] == [False, True]

@@ -171,6 +171,28 @@ def test_peers_that_are_absent_or_failed_are_named(page: str) -> None:
     assert cells[-5:] == ["wgpu-py", "16 K", format_time(1.5), format_rate(16384 / 1.5e-3), "3x"]
 
 
+def test_programs_of_the_user_have_name_and_version(page: str) -> None:
+    for words in (
+        "others 1.2 on a GPU is a program of the user, timed by turns with this package.",
+        "other.py: ended with exit code 1.",
+        "others 1.2, msm of 4 M, BN254_G1, scalars on the device: unsupported, too many points.",
+        "Programs of the user: multi-scalar multiplications",
+    ):
+        assert words in page, words
+    rows = re.search(r'id="programs-msm".*?<tbody>(.*?)</tbody>', page, re.DOTALL)
+    assert rows is not None
+    cells = re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", rows[1])
+    assert cells[-7:] == [
+        "others 1.2",
+        "BN254_G1, scalars on the device",
+        "1 M",
+        format_time(12.0),
+        format_rate((1 << 20) / 12e-3),
+        "2x",
+        "not checked",
+    ]
+
+
 def test_shares_of_the_roofline_are_computed_from_the_same_run(page: str) -> None:
     """In the fixed figures, elements of 32 bytes are multiplied at 2.5 TB/s; a copy reaches 4.1."""
     rows = re.search(r'id="roofline-bls12_381_fr".*?<tbody>(.*?)</tbody>', page, re.DOTALL)

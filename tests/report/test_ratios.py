@@ -94,7 +94,9 @@ def check_page(page: str) -> set[str]:
             checked.add(QUOTIENTS[kind][0])
             check_columns(rows, *QUOTIENTS[kind])
         elif rows and OVER_OWN in rows[0]:
-            kind = "peers-first" if name.startswith("peers-first") else "peers"
+            kind = next(
+                each for each in ("peers-first", "peers", "programs") if name.startswith(each)
+            )
             checked.add(OVER_OWN)
             check_packages(rows)
         elif name == "field-bandwidth":
@@ -122,13 +124,14 @@ def check_columns(rows: list[Row], ratio: str, numerator: str, denominator: str)
 
 def check_packages(rows: list[Row]) -> None:
     """Times over those of this package for as many elements, or for the same first call."""
+    name, first, second, *_ = rows[0]
     time = "first call" if "first call" in rows[0] else "time"
-    size = "" if time == "first call" else list(rows[0])[1]
+    same = [] if time == "first call" else [first, second] if name == "program" else [first]
     for row in rows:
         own = next(
             each[time]
             for each in rows
-            if each["package"] == OWN and (not size or each[size] == row[size])
+            if each[name] == OWN and all(each[column] == row[column] for column in same)
         )
         check_quotient(row[OVER_OWN], row[time], own)
 
@@ -142,7 +145,7 @@ def check_paths(rows: list[Row], calls: list[Row]) -> None:
 
 
 def test_ratios_of_fixed_figures_agree_with_the_figures_beside_them() -> None:
-    kinds = {"field-bandwidth", "path-crossover", "peers", "peers-first"}
+    kinds = {"field-bandwidth", "path-crossover", "peers", "peers-first", "programs"}
     assert check_page(make_page(make_run())) == QUOTIENTS.keys() | kinds
 
 

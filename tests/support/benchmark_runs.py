@@ -31,6 +31,7 @@ from gpu_executor.bench.overhead import KernelRate, Overhead
 from gpu_executor.bench.peers import FirstCall, PeerRow, PeerState
 from gpu_executor.bench.persistent import PathTimes, PersistentRow
 from gpu_executor.bench.product_comparison import ProductComparison, ProductTime
+from gpu_executor.bench.program_comparison import ProgramRow, ProgramState
 from gpu_executor.bench.results import BenchmarkResult, BenchmarkRun, describe_environment
 from gpu_executor.bench.sampled import Sampled
 from gpu_executor.bench.stream import CopyRate, StreamMeasurement, StreamRate
@@ -90,6 +91,7 @@ FIGURES = [
     "peers-point-sum",
     "peers-first-sum",
     "peers-first-products",
+    "programs-msm",
 ]
 """The ids of figures that the report of `make_run()` has."""
 
@@ -462,4 +464,35 @@ def _make_peers(device: DeviceInfo) -> PeersMeasurement:
         FirstCall("galois", "products", 5_000.0, None),
     ]
     left_out = {"commitments": "not installed: eth_account"}
-    return PeersMeasurement(device, packages, rows, left_out, first_calls)
+    program = "others 1.2"
+    programs = [
+        ProgramState(program, "measured", "others", "1.2", "a GPU"),
+        ProgramState("other.py", "failed", reason="ended with exit code 1"),
+    ]
+    of = "msm", "scalars on the device", None, "BN254_G1"
+    program_rows = [
+        ProgramRow(
+            package,
+            *of,
+            elements,
+            "measured",
+            checked=package == own,
+            ms=_vary(ms * slower),
+            per_second=elements / (ms * slower) * 1e3,
+            slower=_vary(slower),
+        )
+        for elements, ms in ((1 << 16, 2.0), (1 << 20, 6.0))
+        for package, slower in ((own, 1.0), (program, 2.0))
+    ]
+    program_rows.append(
+        ProgramRow(program, *of, 1 << 22, "unsupported", checked=False, reason="too many points")
+    )
+    return PeersMeasurement(
+        device,
+        packages,
+        rows,
+        left_out,
+        first_calls,
+        programs=programs,
+        program_rows=program_rows,
+    )

@@ -167,7 +167,7 @@ def _measure_field(
         inverted=sizes.inverted,
         inversion_ms=inverses * 1e3,
         products_in_chains=measure_product_chains(gpu, field, sizes),
-        squares_in_chains=sizes.chains * _count_squares_in_chain(field, sizes) / squares,
+        squares_in_chains=sizes.chains * count_squares(field, sizes.length) / squares,
     )
 
 
@@ -216,7 +216,7 @@ def _prepare_calls(
     field, modulus = x.field, x.field.modulus
     _check_total("sum", field.sum(x), _compute_total(lambda a: a, x))
     _check_total("dot product", field.dot(x, y), _compute_total(lambda a, b: a * b, x, y))
-    exponent = 1 << _count_squares_in_chain(field, sizes)
+    exponent = 1 << count_squares(field, sizes.length)
     inverted, raised = x[: sizes.inverted], x[: sizes.chains]
     invert, power = partial(field.inverse, inverted), partial(field.power, raised, exponent)
     _check_ends("inverses", np.vectorize(lambda a: pow(a, -1, modulus), "O"), [inverted], invert())
@@ -224,13 +224,18 @@ def _prepare_calls(
     return [partial(field.sum, x), partial(field.dot, x, y), invert, power]
 
 
-def _count_squares_in_chain(field: Field, sizes: FieldSizes) -> int:
-    """Return the number n of squares in a chain: the power 2^n takes n dependent squares and
-    nothing else.
+def count_squares(field: Field, length: int) -> int:
+    """Return the number n of squares in a chain, `length` at most: the power 2^n takes n dependent
+    squares and nothing else.
 
     2^n stays below p - 1: `Field.power` reduces larger exponents, since a^(p - 1) = 1.
     """
-    return min(sizes.length, field.prime.bits - 2)
+    return min(length, field.prime.bits - 2)
+
+
+def has_product_chains(field: Field) -> bool:
+    """Return whether a kernel chains products of the field."""
+    return family(field.prime) == "wide" and 2 * field.modulus < field.prime.r
 
 
 def measure_product_chains(
@@ -238,7 +243,7 @@ def measure_product_chains(
 ) -> float | None:
     """Measure products per second by the device's clock, as when the kernels were tuned."""
     prime = field.prime
-    if family(prime) != "wide" or 2 * prime.modulus >= prime.r:
+    if not has_product_chains(field):
         return None
     length, modulus = sizes.length, field.modulus
     kernel = mont_mul_chain_kernel(

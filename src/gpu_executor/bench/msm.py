@@ -282,7 +282,7 @@ class _CurveBenchmark:
 
     def _measure_size(self, log_points: int, products: float | None) -> MsmRow:
         gpu, curve, count = self._gpu, self._curve, 1 << log_points
-        points, scalars = self._known.points[:count], _draw_scalars(curve, count)
+        points, scalars = self._known.points[:count], draw_scalars(curve, count)
         elements = self._to_elements(scalars)
         begun = perf_counter()
         found = self._run(points, elements)
@@ -309,7 +309,7 @@ class _CurveBenchmark:
     def _measure_table(self, batch: int, log_points: int) -> TableRow:
         curve, count = self._curve, 1 << log_points
         points = self._known.points[:count]
-        scalars = _draw_scalars(curve, *([batch] if batch > 1 else []), count)
+        scalars = draw_scalars(curve, *([batch] if batch > 1 else []), count)
         curve.precompute(points)  # creates pipelines
         self._gpu.synchronize()
         begun = perf_counter()
@@ -395,7 +395,7 @@ def _to_ms(times: Sequence[float]) -> float:
 
 def skew_scalars(curve: Curve, count: int) -> dict[str, Scalars]:
     """Random scalars first, then scalars that put many points into few buckets."""
-    random = _draw_scalars(curve, count)
+    random = draw_scalars(curve, count)
     bits = random.copy()
     bits[:, 0] &= np.uint64(1)
     bits[:, 1:] = 0
@@ -424,7 +424,7 @@ def _fill_bucket(curve: Curve, random: Scalars, plan: MsmPlan) -> Scalars:
     return np.frombuffer(text, np.uint64).reshape(random.shape)
 
 
-def _draw_scalars(curve: Curve, *shape: int) -> Scalars:
+def draw_scalars(curve: Curve, *shape: int) -> Scalars:
     """Return canonical words of random scalars with a bit less than the order."""
     prime = curve.scalar_field.prime
     drawn = np.random.default_rng(7).bytes(int(np.prod(shape)) * prime.element_bytes)

@@ -36,11 +36,13 @@ from gpu_executor.bench import (
     peers,
     persistent,
     product_comparison,
+    program_comparison,
     stream,
     transform_comparison,
     transforms,
 )
 from gpu_executor.bench.measurement import Measurement
+from gpu_executor.bench.program_works import ProgramOperation
 from gpu_executor.bench.results import BenchmarkResult
 from gpu_executor.bench.timing import DEFAULT_BUDGET, TimingBudget
 from gpu_executor.device_info import DeviceInfo
@@ -484,6 +486,35 @@ class PeersMeasurement(Measurement):
     """Operations that were not measured, with the reason."""
     first_calls: list[peers.FirstCall]
     """Packages that do the same work, one after the other."""
+    programs: Sequence[program_comparison.ProgramState] = ()
+    """Programs of the user."""
+    program_rows: Sequence[program_comparison.ProgramRow] = ()
+
+
+def measure_programs(
+    watch: Watch,
+    commands: Sequence[Sequence[str]],
+    *,
+    quick: bool = False,
+    operations: Sequence[ProgramOperation] = (),
+    sizes: Sequence[int] = (),
+    timeout: float = program_comparison.TIMEOUT,
+) -> PeersMeasurement:
+    """Measure what programs of the user support beside this package: of these operations, or of
+    all, and of sizes given by their log2."""
+    budget = program_comparison.QUICK_BUDGET if quick else program_comparison.RoundBudget()
+    with (
+        PersistentVulkanBackend() as gpu,
+        program_comparison.OpenPrograms.start(commands, timeout) as opened,
+    ):
+        works = program_comparison.choose_works(
+            gpu.device, opened.programs, quick=quick, operations=operations, log_sizes=sizes
+        )
+        measured = program_comparison.measure_works(gpu, works, opened, budget)
+        rows = [row for each in watch(measured, len(works), "works") for row in each]
+        return PeersMeasurement(
+            gpu.device, [], [], {}, [], programs=list(opened.states), program_rows=rows
+        )
 
 
 def measure_peers(watch: Watch, *, quick: bool = False) -> PeersMeasurement:

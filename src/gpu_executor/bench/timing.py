@@ -64,9 +64,8 @@ def time_interleaved(
     """
     for function in functions:
         function()
-    order = deque(range(len(functions)))
     end = time.perf_counter() + budget
-    for number in range(max_rounds or min_rounds):
+    for number, order in enumerate(list_orders(len(functions), max_rounds or min_rounds)):
         if number >= min_rounds and time.perf_counter() > end:
             return
         taken = [[0.0] * len(functions) for _ in range(timed_calls)]
@@ -77,8 +76,15 @@ def time_interleaved(
                 begun = time.perf_counter()
                 functions[index]()
                 seconds[index] = time.perf_counter() - begun
-        order.rotate(-1)
         yield from taken
+
+
+def list_orders(count: int, rounds: int) -> Iterator[tuple[int, ...]]:
+    """Yield the order of each round of so many functions: it starts with the next function."""
+    order = deque(range(count))
+    for _ in range(rounds):
+        yield tuple(order)
+        order.rotate(-1)
 
 
 def call_for(function: Function, seconds: float) -> None:

@@ -1,20 +1,34 @@
-"""`gpu-executor bench peers`: this package and its peers on the same work."""
+"""`gpu-executor bench peers`: this package and its peers on the same work, packages of Python or
+programs of the user."""
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
 import click
+from rich.markup import escape
 from rich.table import Table
 
 from gpu_executor.bench import suite
 from gpu_executor.bench.peer_programs import FIRST_WORK
 from gpu_executor.bench.peers import FirstCall, PeerRow, PeerState
+from gpu_executor.bench.program_comparison import TIMEOUT, ProgramRow
+from gpu_executor.bench.program_works import OPERATIONS, ProgramOperation
 from gpu_executor.bench.suite import PeersMeasurement
 from gpu_executor.cli.bench_output import json_option, print_device, report_measurement
-from gpu_executor.cli.output import console, format_milliseconds, format_rate, make_table
+from gpu_executor.cli.options import FiniteRange
+from gpu_executor.cli.output import (
+    console,
+    format_milliseconds,
+    format_rate,
+    make_table,
+    print_text,
+)
 from gpu_executor.cli.progress import show_progress
 from gpu_executor.report.format import format_count
 
@@ -39,12 +53,92 @@ FIRST_CALLS_LEGEND = (
 )
 
 
+PROGRAMS_LEGEND = (
+    "ratio: the program's time over that of gpu-executor; below 1 the program is faster. answer: "
+    "from a request to its answer, by the clock of this package, for each call; the other times "
+    "are the program's own. result: whether the program wrote its result and it is the same.\n"
+)
+MAX_LOG_SIZE = 26
+MAX_TIMEOUT = 86_400
+
+
+def _split_commands(
+    _context: click.Context, _option: click.Parameter, texts: tuple[str, ...]
+) -> list[list[str]]:
+    """Programs and their arguments, split as a shell would."""
+    return [_split_command(each) for each in texts]
+
+
+def _split_command(text: str) -> list[str]:
+    try:
+        command = shlex.split(text, posix=os.name == "posix")
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} cannot be split into words: {error}") from None
+    if not command or shutil.which(command[0]) is None:
+        raise click.BadParameter(
+            f"{text!r} does not begin with a program that can be run. A script without an "
+            "interpreter in its first line needs one here: 'python script.py'."
+        )
+    return command
+
+
 @click.command("peers")
 @click.option("--quick", is_flag=True, help="Few sizes and short times.")
+@click.option(
+    "--program",
+    "programs",
+    metavar="COMMAND",
+    callback=_split_commands,
+    multiple=True,
+    help="Measure a program of yours in place of the packages; repeat it for several. "
+    "docs/benchmarks.md has the protocol.",
+)
+@click.option(
+    "--operation",
+    "operations",
+    type=click.Choice(OPERATIONS),
+    multiple=True,
+    help="Of --program: operations; all that it supports by default.",
+)
+@click.option(
+    "--sizes",
+    type=click.IntRange(1, MAX_LOG_SIZE),
+    multiple=True,
+    help="Of --program: log2 of a size; repeat it for several.",
+)
+@click.option(
+    "--timeout",
+    type=FiniteRange(0.1, MAX_TIMEOUT),
+    default=TIMEOUT,
+    show_default=True,
+    help="Of --program: seconds for an answer.",
+)
 @json_option
-def bench_peers(quick: bool, json_file: Path | None) -> None:
-    """Other packages on the same work in the same run."""
+def bench_peers(
+    quick: bool,
+    programs: list[list[str]],
+    operations: tuple[ProgramOperation, ...],
+    sizes: tuple[int, ...],
+    timeout: float,
+    json_file: Path | None,
+) -> None:
+    """Other packages, or a program of yours, on the same work in the same run."""
+    if not programs and (operations or sizes):
+        raise click.UsageError("--operation and --sizes are for --program COMMAND")
     print_device(suite.select_device())
+    if programs:
+        _compare_programs(
+            suite.measure_programs(
+                show_progress,
+                programs,
+                quick=quick,
+                operations=operations,
+                sizes=sorted(set(sizes)),
+                timeout=timeout,
+            ),
+            json_file,
+        )
+        return
     measured = suite.measure_peers(show_progress, quick=quick)
     with report_measurement("peers", measured, json_file):
         for table in _make_tables(measured):
@@ -56,6 +150,57 @@ def bench_peers(quick: bool, json_file: Path | None) -> None:
         console.print(FIRST_CALLS_LEGEND)
         for line in _describe_programs(measured):
             console.print(line, markup=False)
+
+
+def _compare_programs(measured: PeersMeasurement, json_file: Path | None) -> None:
+    """Print and write what was measured; end with exit code 1 if a program failed."""
+    rows = measured.program_rows
+    with report_measurement("peers", measured, json_file):
+        for operation in dict.fromkeys(row.operation for row in rows):
+            console.print(_make_program_table([row for row in rows if row.operation == operation]))
+        if rows:
+            console.print(PROGRAMS_LEGEND)
+        for line in _list_program_notes(measured):
+            print_text(line)
+    states = [each.state for each in measured.programs] + [row.state for row in rows]
+    if "failed" in states or not rows:
+        raise SystemExit(1)
+
+
+def _make_program_table(rows: Sequence[ProgramRow]) -> Table:
+    names = "package", "of", "size", "time", "rate", "ratio", "answer", "result"
+    table = make_table(rows[0].operation, *names)
+    for row in rows:
+        what = "\n".join(each for each in (row.field, row.curve, row.what) if each)
+        shown = escape(row.package), what, format_count(row.elements)
+        if row.ms is None or row.per_second is None or row.slower is None:
+            table.add_row(*shown, row.state, "", "", "", "")
+            continue
+        table.add_row(
+            *shown,
+            format_milliseconds(row.ms),
+            format_rate(row.per_second),
+            f"{row.slower:.2f}x",
+            "" if row.answer_ms is None else format_milliseconds(row.answer_ms),
+            "checked" if row.checked else "not checked",
+        )
+    return table
+
+
+def _list_program_notes(measured: PeersMeasurement) -> Iterator[str]:
+    """On what the programs computed, and what was not measured, with the reason."""
+    for state in measured.programs:
+        if state.device is not None:
+            yield f"{state.package} on {state.device}"
+        if state.reason is not None:
+            yield f"{state.package}: {state.reason}"
+    for row in measured.program_rows:
+        if row.reason is not None:
+            names = ", ".join(each for each in (row.field, row.curve, row.what) if each)
+            what = f"{row.operation} of {format_count(row.elements)}, {names}"
+            yield f"{row.package}, {what}: {row.state}, {row.reason}"
+    if not measured.program_rows and any(each.state == "measured" for each in measured.programs):
+        yield "nothing was measured: no program supports an operation and size that were chosen"
 
 
 def _make_tables(measured: PeersMeasurement) -> Iterator[Table]:

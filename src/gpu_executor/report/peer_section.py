@@ -1,4 +1,4 @@
-"""The section on other packages and the same work."""
+"""The section on other packages, and programs of the user, on the same work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from gpu_executor.bench.peer_programs import FIRST_WORK
 from gpu_executor.bench.peers import OWN
 from gpu_executor.bench.results import BenchmarkRun
 from gpu_executor.report.charts import BarGroup, ChartBar, draw_bars
-from gpu_executor.report.contents import Figure, Measurements, ReportSection, ValueTable
+from gpu_executor.report.contents import (
+    Figure,
+    LegendEntry,
+    Measurements,
+    ReportSection,
+    ValueTable,
+)
 from gpu_executor.report.format import format_count, format_rate, format_ratio, format_time
 
 OPERATIONS = {
@@ -22,6 +28,17 @@ OPERATIONS = {
     "point sum": ("Sums of multiples of points", "point"),
 }
 """What each operation is, and what its size counts."""
+PROGRAM_OPERATIONS = {
+    "sum": "sums of 32-bit integers",
+    "product": "products",
+    "product_chain": "products in registers",
+    "square_chain": "squares in registers",
+    "inversion": "inversions",
+    "transform": "number-theoretic transforms",
+    "msm": "multi-scalar multiplications",
+}
+"""The operations of programs of the user."""
+OWN_STYLE, OTHER_STYLES = 1, (0, 2, 3, 4, 5)
 
 
 def show_peers(name: str, title: str, given: Measurements, _run: BenchmarkRun) -> ReportSection:
@@ -37,8 +54,23 @@ def show_peers(name: str, title: str, given: Measurements, _run: BenchmarkRun) -
         _show_first_calls(operation, [each for each in calls if each["operation"] == operation])
         for operation in dict.fromkeys(each["operation"] for each in calls)
     ]
-    text = "Each package does the same work in its usual way, in the same rounds."
-    return ReportSection(name, title, " ".join([text, *_list_missing(given)]), figures)
+    programs = [row for row in given.rows("program_rows") if row["ms"] is not None]
+    figures += [
+        _compare_programs(operation, [row for row in programs if row["operation"] == operation])
+        for operation in dict.fromkeys(row["operation"] for row in programs)
+    ]
+    text = " ".join([*_introduce(given), *_list_missing(given)])
+    return ReportSection(name, title, text, figures)
+
+
+def _introduce(given: Measurements) -> Iterator[str]:
+    if given.rows("packages"):
+        yield "Each package does the same work in its usual way, in the same rounds."
+    for each in given.rows("programs"):
+        if each["state"] == "measured":
+            device = "" if each["device"] is None else f" on {each['device']}"
+            what = "a program of the user, timed by turns with this package"
+            yield f"{each['package']}{device} is {what}."
 
 
 def _list_missing(given: Measurements) -> Iterator[str]:
@@ -56,6 +88,13 @@ def _list_missing(given: Measurements) -> Iterator[str]:
     for each in given.rows("first_calls"):
         if each["reason"] is not None:
             yield _end_sentence(f"{each['package']}, {each['operation']}: {each['reason']}")
+    for each in given.rows("programs"):
+        if each["reason"] is not None:
+            yield _end_sentence(f"{each['package']}: {each['reason']}")
+    for each in given.rows("program_rows"):
+        if each["reason"] is not None:
+            what = f"{each['operation']} of {format_count(each['elements'])}, {_name(each)}"
+            yield _end_sentence(f"{each['package']}, {what}: {each['state']}, {each['reason']}")
     for operation, reason in given.result.tables["left_out"].items():
         yield _end_sentence(f"Not measured: {operation}, {reason}")
 
@@ -96,6 +135,54 @@ def _compare_packages(operation: str, rows: Sequence[Mapping[str, Any]]) -> Figu
             ],
         ),
         half=True,
+    )
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    """The field or curve, and the variant of an operation."""
+    return ", ".join(each for each in (row["field"], row["curve"], row["what"]) if each)
+
+
+def _compare_programs(operation: str, rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """The times of this package and of programs, each at its largest size; the table has all
+    sizes."""
+    others = [name for name in dict.fromkeys(row["package"] for row in rows) if name != OWN]
+    styles = {OWN: OWN_STYLE}
+    styles |= {name: OTHER_STYLES[at % len(OTHER_STYLES)] for at, name in enumerate(others)}
+    groups = []
+    for name in dict.fromkeys(map(_name, rows)):
+        own = [row for row in rows if _name(row) == name]
+        largest = max(row["elements"] for row in own)
+        bars = [
+            ChartBar(row["package"], row["ms"], styles[row["package"]])
+            for row in own
+            if row["elements"] == largest
+        ]
+        groups.append(BarGroup(f"{name}, {format_count(largest)}", bars))
+    own_ms = {(_name(row), row["elements"]): row["ms"] for row in rows if row["package"] == OWN}
+    title = PROGRAM_OPERATIONS[operation]
+    return Figure(
+        "programs-" + operation.replace("_", "-"),
+        f"Programs of the user: {title}",
+        "Each at its largest size; the table has all sizes. A result that is not checked was not "
+        "written by the program.",
+        partial(draw_bars, groups, format_time),
+        ValueTable(
+            ["program", "of", "size", "time", "rate", "over this package's time", "result"],
+            [
+                [
+                    row["package"],
+                    _name(row),
+                    format_count(row["elements"]),
+                    format_time(row["ms"]),
+                    format_rate(row["per_second"]),
+                    format_ratio(row["ms"] / own_ms[_name(row), row["elements"]]),
+                    "checked" if row["checked"] else "not checked",
+                ]
+                for row in rows
+            ],
+        ),
+        [LegendEntry(name, style, bar=True) for name, style in styles.items()],
     )
 
 
