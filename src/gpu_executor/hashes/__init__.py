@@ -18,7 +18,6 @@ from gpu_executor.hashes.poseidon import Poseidon, poseidon
 from gpu_executor.hashes.poseidon2 import poseidon2
 from gpu_executor.hashes.rescue import rpo
 from gpu_executor.hashes.sponge import Sponge
-from gpu_executor.ops.field_hashes import Mode
 
 __all__ = [
     "BLAKE2S",
@@ -32,7 +31,6 @@ __all__ = [
     "ByteHash",
     "FieldHash",
     "HashFunction",
-    "Mode",
     "Poseidon",
     "Sponge",
     "mimc7",

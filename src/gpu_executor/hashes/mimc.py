@@ -15,7 +15,7 @@ from gpu_executor.hashes.permutation import Permutation, parse_integer, raise_co
 from gpu_executor.hashes.sponge import Sponge
 from gpu_executor.kernels.byte_hash_references import keccak256
 from gpu_executor.kernels.modules import SpecId
-from gpu_executor.ops.field_hashes import Column, Mode
+from gpu_executor.ops.field_hashes import Column
 
 CIRCOMLIB = "circomlib, as circomlibjs 0.1.7 has it"
 MIMC7_ROUNDS, MIMC7_EXPONENT, MIMC7_SEED = 91, 7, b"mimc"
@@ -151,5 +151,5 @@ def _make_feistel(key: int) -> MimcFeistel:
 
 @functools.lru_cache
 def _make_mimc_sponge(key: int, outputs: int) -> FieldHash:
-    sponge = Sponge("circomlib's sponge", rate=1, mode=Mode.ADD, outputs=outputs, squeezed=1)
+    sponge = Sponge("circomlib's sponge", rate=1, mode="add", outputs=outputs, squeezed=1)
     return FieldHash("MiMCSponge bn254_fr (circomlib)", _make_feistel(key), sponge, "sponge")

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Literal, get_args
 
 from gpu_executor.calls.arguments import is_integer
 from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import ArgumentTypeError, ArgumentValueError
 from gpu_executor.ops.field_hashes import Absorption, Mode
 
+AbsorptionMode = Literal["keep", "clear", "add"]
 Capacity = tuple[tuple[int, int], ...]
 """Elements of the initial state that are not 0: index and value."""
 
@@ -32,8 +34,9 @@ class Sponge:
     """The elements of a block: so many precede each permutation."""
     first: int = 0
     """The index in the state of the first element of a block."""
-    mode: Mode = Mode.KEEP
-    """Whether elements replace those of the state or are added, and what becomes of the rest."""
+    mode: AbsorptionMode = "keep"
+    """"keep": elements replace those of the state, whose others remain; "clear": the others of an
+    incomplete block become 0; "add": elements are added to those of the state."""
     outputs: int = 1
     """The elements of a digest."""
     output_first: int = 0
@@ -50,9 +53,9 @@ class Sponge:
     def check(self, width: int) -> None:
         """Raise `ArgumentTypeError` or `ArgumentValueError` unless the sponge is one of states of
         `width` elements."""
-        if not isinstance(self.mode, Mode):
-            raise ArgumentTypeError(
-                f"{self.name}: mode is {self.mode!r}; it must be one of gx.hashes.Mode"
+        if self.mode not in get_args(AbsorptionMode):
+            raise ArgumentValueError(
+                f"{self.name}: mode is {self.mode!r}; it must be 'keep', 'clear' or 'add'"
             )
         for name in ("rate", "first", "outputs", "output_first", "squeezed", "length"):
             value = getattr(self, name)
@@ -90,7 +93,7 @@ class Sponge:
             length=length,
             rate=self.rate,
             first=self.first,
-            mode=self.mode,
+            mode=Mode[self.mode.upper()],
             initial=tuple(initial),
             blocks=max(-(-length // self.rate), int(self.permutes_empty_rows)),
             output_first=self.output_first,
@@ -129,7 +132,7 @@ def make_noir_sponge(width: int) -> Sponge:
     return Sponge(
         "Noir's sponge",
         rate=width - 1,
-        mode=Mode.ADD,
+        mode="add",
         begin=partial(_begin_with_length, width - 1, 64),
         permutes_empty_rows=True,
     )
@@ -147,7 +150,7 @@ def make_miden_sponge(rate: int, first: int, capacity: int, digest: int) -> Spon
         "Miden's sponge",
         rate=rate,
         first=first,
-        mode=Mode.CLEAR,
+        mode="clear",
         outputs=digest,
         output_first=first,
         begin=partial(_begin_with_remainder, capacity, rate),
