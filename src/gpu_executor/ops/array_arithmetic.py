@@ -45,7 +45,7 @@ OPERATIONS: dict[np.ufunc, tuple[OperationCode, bool]] = {
 COMPARISONS = (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal)
 
 
-class Operand(NamedTuple):
+class ArrayOperand(NamedTuple):
     """An array, or a scalar as the words of its bits."""
 
     array: DeviceArray | None
@@ -133,7 +133,7 @@ def _compute_by_steps(
     given = [make_operand(each) for each in converted]
     types = [each.dtype for each in converted]
     if len(given) == 1:
-        given, types = [*given, Operand(None)], [*types, *types]
+        given, types = [*given, ArrayOperand(None)], [*types, *types]
 
     def make_kernel(axes: int) -> Kernel:
         return elementwise_kernel(
@@ -168,7 +168,7 @@ def _select_by_steps(
 ) -> DeviceArray:
     device: ArrayDevice = condition.storage.device
     check_dtype(device, dtype, "np.where: the result in NumPy is")
-    given = [Operand(condition), make_operand(a), make_operand(b)]
+    given = [ArrayOperand(condition), make_operand(a), make_operand(b)]
 
     def make_kernel(axes: int) -> Kernel:
         return select_kernel(dtype, (given[1].array is None, given[2].array is None), axes)
@@ -190,7 +190,7 @@ def _cast_by_steps(array: DeviceArray, dtype: DType) -> DeviceArray:
     for each in (array.dtype, dtype):
         check_dtype(device, each, "astype: the array, or the result, is")
     make_kernel = functools.partial(cast_kernel, array.dtype, dtype)
-    return _make_elements(make_kernel, [Operand(array)], device, array.shape, dtype)
+    return _make_elements(make_kernel, [ArrayOperand(array)], device, array.shape, dtype)
 
 
 # --- operands ---
@@ -204,12 +204,12 @@ def get_device(operands: Sequence[Any]) -> ArrayDevice:
     return device
 
 
-def make_operand(given: DeviceArray | np.generic) -> Operand:
+def make_operand(given: DeviceArray | np.generic) -> ArrayOperand:
     """An array, or a scalar with the words of its bits."""
     if isinstance(given, DeviceArray):
-        return Operand(given)
+        return ArrayOperand(given)
     bits = int.from_bytes(given.tobytes(), sys.byteorder)
-    return Operand(None, (bits & 0xFFFFFFFF, bits >> 32))
+    return ArrayOperand(None, (bits & 0xFFFFFFFF, bits >> 32))
 
 
 # --- dispatches ---
@@ -217,7 +217,7 @@ def make_operand(given: DeviceArray | np.generic) -> Operand:
 
 def _make_elements(
     make_kernel: Callable[[int], Kernel],
-    operands: Sequence[Operand],
+    operands: Sequence[ArrayOperand],
     device: ArrayDevice,
     shape: Shape,
     dtype: DType,
@@ -229,7 +229,7 @@ def _make_elements(
 
 def write_elements(
     make_kernel: Callable[[int], Kernel],
-    operands: Sequence[Operand],
+    operands: Sequence[ArrayOperand],
     result: DeviceArray,
     *,
     is_new: bool = False,
@@ -246,20 +246,20 @@ def write_elements(
         device.submit([ArrayCopy(made, result)])
         return
     given = [
-        each if each.array is None else Operand(each.array.broadcast_to(result.shape))
+        each if each.array is None else ArrayOperand(each.array.broadcast_to(result.shape))
         for each in operands
     ]
     arrays = [each.array for each in given if each.array is not None]
     parts = split_wide((*arrays, result))
     if parts is not None:
         for part in parts:
-            cut = [each if each.array is None else Operand(each.array[part]) for each in given]
+            cut = [each if each.array is None else ArrayOperand(each.array[part]) for each in given]
             write_elements(make_kernel, cut, result[part])
         return
     axes = merge_axes(result.shape, [_count_strides(each) for each in arrays])
     if len(axes) > OPERAND_AXES or not all(map(_is_regular, arrays)):
         given = [
-            each if each.array is None or each.array.is_contiguous else Operand(each.array.copy())
+            each if each.array is None or each.array.is_contiguous else ArrayOperand(each.array.copy())
             for each in given
         ]
         arrays = [each.array for each in given if each.array is not None]

@@ -37,21 +37,20 @@ uint locate(uvec4 at, uint start, uvec4 strides) {
 // constants have `elements`, their number; `count` is that of the words to write, or of 64-bit elements.
 #define WRITE_ELEMENTS(result, element)                                                                   \
     ELEMENTWISE(unit) {                                                                                   \
-        uint bytes = count_bytes(RESULT_TYPE);                                                            \
-        if (bytes >= 4) {                                                                                 \
-            uvec2 words = element(unit);                                                                  \
-            if (bytes == 4) {                                                                             \
-                result[unit] = words.x;                                                                   \
-            } else {                                                                                      \
-                result[2 * unit] = words.x;                                                               \
-                result[2 * unit + 1] = words.y;                                                           \
-            }                                                                                             \
+        uint bytes = count_bytes(RESULT_TYPE), parts = bytes < 4 ? 4 / bytes : 1;                         \
+        uint mask = bytes < 4 ? (1u << (8 * bytes)) - 1 : 0xffffffffu;                                    \
+        uvec2 words = uvec2(0);                                                                           \
+        for (uint part = 0; part < parts; ++part) {                                                       \
+            uint i = unit * parts + part;                                                                 \
+            if (i >= elements) break;                                                                     \
+            uvec2 found = element(i);                                                                     \
+            words.x |= (found.x & mask) << (part * 8 * bytes);                                            \
+            words.y = found.y;                                                                            \
+        }                                                                                                 \
+        if (bytes == 8) {                                                                                 \
+            result[2 * unit] = words.x;                                                                   \
+            result[2 * unit + 1] = words.y;                                                               \
         } else {                                                                                          \
-            uint parts = 4 / bytes, bits = 8 * bytes, packed = 0;                                         \
-            for (uint part = 0; part < parts; ++part) {                                                   \
-                uint i = unit * parts + part;                                                             \
-                if (i < elements) packed |= (element(i).x & ((1u << bits) - 1)) << (part * bits);         \
-            }                                                                                             \
-            result[unit] = packed;                                                                        \
+            result[unit] = words.x;                                                                       \
         }                                                                                                 \
     }
