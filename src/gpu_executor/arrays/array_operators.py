@@ -107,8 +107,8 @@ class ArrayOperators:
     __le__ = _make_binary(np.less_equal)
     __gt__ = _make_binary(np.greater)
     __ge__ = _make_binary(np.greater_equal)
-    __eq__ = _make_binary(np.equal)  # type: ignore[assignment]
-    __ne__ = _make_binary(np.not_equal)  # type: ignore[assignment]
+    __eq__ = _make_binary(np.equal)
+    __ne__ = _make_binary(np.not_equal)
     __hash__ = None  # type: ignore[assignment]
 
     __neg__ = _make_unary(np.negative)

@@ -212,7 +212,8 @@ def render_array_codes() -> str:
 
 
 def build() -> None:
-    """Write `SPEC_IDS`, `ARRAY_CODES` and the manifest, compile every kernel, delete modules without a source."""
+    """Write `SPEC_IDS`, `ARRAY_CODES` and the manifest, compile every kernel, delete modules
+    without a source."""
     try:
         find_compiler()
     except KernelError as error:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from gpu_executor.arrays.device_array import DeviceArray, Shape
 from gpu_executor.calls.dispatch import ArrayCopy, ArrayDevice, Dispatch
@@ -42,6 +41,8 @@ OPERATIONS: dict[np.ufunc, tuple[OperationCode, bool]] = {
     np.greater_equal: (OperationCode.LESS_EQUAL, True),
 }
 """The operation of each of NumPy's functions, and whether its operands change places."""
+WALKED_AXES = (1, 2, OPERAND_AXES)
+"""The numbers of axes for which there are kernels; axes of length 1 fill the places."""
 COMPARISONS = (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal)
 
 
@@ -259,7 +260,9 @@ def write_elements(
     axes = merge_axes(result.shape, [_count_strides(each) for each in arrays])
     if len(axes) > OPERAND_AXES or not all(map(_is_regular, arrays)):
         given = [
-            each if each.array is None or each.array.is_contiguous else ArrayOperand(each.array.copy())
+            each
+            if each.array is None or each.array.is_contiguous
+            else ArrayOperand(each.array.copy())
             for each in given
         ]
         arrays = [each.array for each in given if each.array is not None]
@@ -281,7 +284,7 @@ def write_elements(
     bindings = [bound[0] if each.array is None else next(array) for each in given]
     target, _ = bind_words(result)
     count = result.size if result.dtype.itemsize == 8 else target.size
-    kernel = make_kernel(max(len(axes), 1))
+    kernel = make_kernel(next(n for n in WALKED_AXES if n >= len(axes)))
     dispatch = Dispatch(kernel, (*bindings, target), count, tuple(push_words), grid_stride=True)
     device.submit([dispatch])
 
@@ -369,8 +372,7 @@ def bind_words(array: DeviceArray) -> tuple[DeviceArray, int]:
 def as_host(scalar: Any, dtype: DType) -> np.generic:
     """A scalar as one of NumPy's; a Python integer that the type does not hold raises
     `OverflowError`, as in NumPy."""
-    found: npt.NDArray[Any] = np.asarray(scalar)
-    if isinstance(scalar, int):
-        return np.asarray(scalar, dtype)[()]  # type: ignore[no-any-return]
     with np.errstate(all="ignore"):
-        return found.astype(dtype)[()]  # type: ignore[no-any-return]
+        found: Any = np.asarray(scalar, dtype if isinstance(scalar, int) else None)
+        converted: np.generic = found.astype(dtype)[()]
+    return converted

@@ -77,7 +77,7 @@ def call_ufunc(function: np.ufunc, inputs: Sequence[Any], out: Any = None) -> An
     shape = _find_shape(name, [each.shape for each in arrays])
     if out is not None:
         _check_out(name, out, shape, dtypes[-1])
-    operands = []
+    operands: list[DeviceArray | np.generic] = []
     for each, dtype in zip(inputs, dtypes, strict=False):
         if isinstance(each, DeviceArray):
             operands.append(each)
@@ -174,10 +174,9 @@ def _check_scalar(name: str, value: Any) -> None:
 
 def _resolve(function: np.ufunc, inputs: Sequence[Any]) -> tuple[DType, ...]:
     """The types of the operands and of the result that NumPy computes with."""
-    given = [type(each) if type(each) in (int, float) else np.asarray(each).dtype
-             if not isinstance(each, DeviceArray) else each.dtype for each in inputs]  # fmt: skip
+    given = [each.dtype if isinstance(each, DeviceArray) else _get_weak(each) for each in inputs]
     try:
-        return function.resolve_dtypes((*given, None))  # type: ignore[arg-type,no-any-return]
+        return function.resolve_dtypes((*given, None))
     except TypeError as error:
         raise ArgumentTypeError(f"np.{function.__name__}: {error}") from None
 
@@ -241,8 +240,7 @@ def where(condition: Any, x: Any = None, y: Any = None) -> DeviceArray:
             "gpu.to_device(array) copies it to the device"
         )
     _find_shape("np.where", [each.shape for each in arrays])
-    both = [each.dtype if isinstance(each, DeviceArray) else _get_weak(each) for each in (x, y)]
-    dtype = np.result_type(*both)
+    dtype = np.result_type(*(_get_example(each) for each in (x, y)))
     operands = [
         astype(each, dtype, copy=False) if isinstance(each, DeviceArray) else as_host(each, dtype)
         for each in (x, y)
@@ -254,8 +252,15 @@ def where(condition: Any, x: Any = None, y: Any = None) -> DeviceArray:
 
 
 def _get_weak(scalar: Any) -> Any:
-    """What `np.result_type` takes for a scalar: one of Python takes the type of the array."""
-    return scalar if type(scalar) in (int, float) else np.asarray(scalar).dtype
+    """What NumPy takes for the type of a scalar: one of Python takes the type of the array."""
+    return type(scalar) if type(scalar) in (int, float) else np.asarray(scalar).dtype
+
+
+def _get_example(operand: Any) -> Any:
+    """What `np.result_type` takes for an operand: a number of Python, else a dtype."""
+    if isinstance(operand, DeviceArray):
+        return operand.dtype
+    return operand if type(operand) in (int, float) else np.asarray(operand).dtype
 
 
 def astype(array: DeviceArray, dtype: npt.DTypeLike, *, copy: bool = True) -> DeviceArray:

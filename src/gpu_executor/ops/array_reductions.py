@@ -43,7 +43,7 @@ MAX_SERIAL = 64
 SERIAL = 16
 """Elements that each invocation combines where several share a segment."""
 _LOGICAL = (np.logical_or, np.logical_and)
-_MERGE = {np.logical_or: np.bitwise_or, np.logical_and: np.bitwise_and}
+_MERGE: dict[np.ufunc, np.ufunc] = {np.logical_or: np.bitwise_or, np.logical_and: np.bitwise_and}
 """What combines the words that logical reductions have made."""
 
 
@@ -92,7 +92,10 @@ def _choose_partial(dtype: DType) -> DType:
 def _combine(function: np.ufunc, array: DeviceArray, kept: int, target: DType) -> DeviceArray:
     """Combine the elements of all axes behind the first `kept` ones, which the result has."""
     device: ArrayDevice = array.storage.device
-    parts = split_wide([array])
+    # The layout of the result, which may have more bytes than the array; it is not accessed.
+    layout = DeviceArray(array.shape[:kept], target, array.storage)
+    layout = layout.reshape((*array.shape[:kept], *[1] * (array.ndim - kept)))
+    parts = split_wide([array, layout.broadcast_to(array.shape)])
     if parts is None:
         return _combine_segments(function, array, kept, target)
     result = device.empty(array.shape[:kept], target)
