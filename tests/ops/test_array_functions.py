@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -79,7 +80,7 @@ def test_arrays_of_two_devices(gpu: Gpu) -> None:
 
 def test_complex_arrays_and_field_elements(gpu: Gpu) -> None:
     z = gpu.to_device(np.ones(3, np.complex64))
-    calls = (lambda: z + 1, lambda: abs(z), z.sum, lambda: z.astype(np.float32))
+    calls: list[Callable[[], Any]] = [lambda: z + 1, lambda: abs(z), z.sum, lambda: z.astype("f4")]
     for call in calls:
         with pytest.raises(ArgumentTypeError, match="complex numbers"):
             call()
@@ -87,9 +88,9 @@ def test_complex_arrays_and_field_elements(gpu: Gpu) -> None:
     elements = gpu.to_device(field.encode([1, 2, 3]))
     assert (elements + elements).tolist() == [2, 4, 6]
     words = gpu.to_device(np.arange(3, dtype=np.uint32))
-    for mixed in (lambda: words + elements, lambda: np.add(words, elements)):
+    for mixed in (operator.add, np.add):
         with pytest.raises(TypeError):
-            mixed()
+            mixed(words, elements)
 
 
 def test_an_attribute_that_only_numpy_has_says_what_fetches(gpu: Gpu) -> None:
@@ -110,7 +111,7 @@ def test_items_and_shapes(gpu: Gpu) -> None:
         x.item()
     np.testing.assert_array_equal(x.ravel().numpy(), A.ravel())
     np.testing.assert_array_equal(x.T.ravel().numpy(), A.T.ravel())
-    np.testing.assert_array_equal(np.reshape(x, (4, 3)).numpy(), A.reshape(4, 3))
+    np.testing.assert_array_equal(np.asarray(np.reshape(x, (4, 3))), A.reshape(4, 3))
     assert np.shape(x) == (3, 4) and np.size(x) == 12 and np.ndim(x) == 2
     one, two = divmod(x, 5)
     np.testing.assert_array_equal(one.numpy() * 5 + two.numpy(), A)
@@ -153,7 +154,9 @@ def test_arrays_larger_than_a_binding(gpu: Gpu) -> None:
             b = random.integers(0, 200, shape[-1:], np.uint8)
             x, y = small.to_device(a), small.to_device(b)
             np.testing.assert_array_equal((x + y).numpy(), a + b)
-            np.testing.assert_array_equal(np.greater(x.T, y[:1]).numpy(), np.greater(a.T, b[:1]))
+            np.testing.assert_array_equal(
+                np.asarray(np.greater(x.T, y[:1])), np.greater(a.T, b[:1])
+            )
             np.testing.assert_array_equal(x.astype(np.int32).numpy(), a.astype(np.int32))
             for axis in range(len(shape)):
                 np.testing.assert_array_equal(x.sum(axis=axis).numpy(), a.sum(axis=axis))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -14,7 +16,8 @@ def test_arithmetic_of_integers_and_floats(each_webgpu: gx.WgpuExecutor) -> None
     x, h = each_webgpu.to_device(bytes_), each_webgpu.to_device(halves)
     np.testing.assert_array_equal((x[1::2] + x[::2][:5]).numpy(), bytes_[1::2] + bytes_[::2][:5])
     np.testing.assert_array_equal((h * 2 - 1).numpy(), halves * 2 - 1)
-    np.testing.assert_array_equal(np.where(h < 0, x, 7).numpy(), np.where(halves < 0, bytes_, 7))
+    chosen: Any = np.where(h < 0, x, 7)
+    np.testing.assert_array_equal(chosen.numpy(), np.where(halves < 0, bytes_, 7))
     total = x.sum()
     assert (total.dtype, total.item()) == (np.uint64, bytes_.sum())
     assert (total // 7).item() == bytes_.sum() // 7 and h.max().item() == 1

@@ -102,7 +102,7 @@ def compute(
     By steps, the result is written to `out`, of the same shape and type, if that is given.
     """
     with np.errstate(all="ignore"):
-        return np.asarray(function(*operands))
+        return np.asarray(function(*operands, signature=tuple(dtypes), casting="unsafe"))
 
 
 @compute.by_steps
@@ -372,6 +372,10 @@ def bind_words(array: DeviceArray) -> tuple[DeviceArray, int]:
 def as_host(scalar: Any, dtype: DType) -> np.generic:
     """A scalar as one of NumPy's; a Python integer that the type does not hold raises
     `OverflowError`, as in NumPy."""
+    if isinstance(scalar, int) and dtype.kind in "iu":
+        ends = np.iinfo(dtype)
+        if not ends.min <= scalar <= ends.max:  # NumPy 1 would wrap around
+            raise OverflowError(f"Python integer {scalar} out of bounds for {dtype}")
     with np.errstate(all="ignore"):
         found: Any = np.asarray(scalar, dtype if isinstance(scalar, int) else None)
         converted: np.generic = found.astype(dtype)[()]

@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numpy.lib.array_utils import normalize_axis_tuple
 
 from gpu_executor.arrays.array_operators import Axes
 from gpu_executor.arrays.device_array import DeviceArray, Shape
 from gpu_executor.arrays.overlaps import may_overlap, overlaps_itself
-from gpu_executor.calls.arguments import describe, parse_dtype
+from gpu_executor.calls.arguments import describe, is_integer, parse_dtype
 from gpu_executor.calls.dispatch import ArrayDevice, is_same_array
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, ArgumentValueError
+from gpu_executor.kernel import to_native
 from gpu_executor.ops.array_arithmetic import (
     BOOL,
     COMPARISONS,
@@ -35,6 +35,9 @@ from gpu_executor.ops.array_arithmetic import (
 )
 from gpu_executor.ops.array_reductions import reduce_axes
 
+_METHODS = ("sum", "min", "max", "mean", "any", "all", "astype", "copy", "reshape", "ravel",
+            "transpose", "broadcast_to")  # fmt: skip
+"""The functions of NumPy that are methods of device arrays; old versions have no astype."""
 FETCHES = "array.numpy() fetches a device array, and NumPy computes with it"
 
 
@@ -101,7 +104,7 @@ def _make_scalar(function: np.ufunc, value: Any, dtype: DType) -> np.generic:
     """A scalar in the type in which NumPy computes. Integers of a NumPy type keep it in
     comparisons, which are exact without a common type."""
     if function in COMPARISONS and dtype.kind in "iu" and not isinstance(value, int):
-        return as_host(value, np.asarray(value).dtype)
+        return as_host(value, to_native(np.asarray(value).dtype))
     return as_host(value, dtype)
 
 
@@ -240,7 +243,7 @@ def where(condition: Any, x: Any = None, y: Any = None) -> DeviceArray:
             "gpu.to_device(array) copies it to the device"
         )
     _find_shape("np.where", [each.shape for each in arrays])
-    dtype = np.result_type(*(_get_example(each) for each in (x, y)))
+    dtype = to_native(np.result_type(*(_get_example(each) for each in (x, y))))
     operands = [
         astype(each, dtype, copy=False) if isinstance(each, DeviceArray) else as_host(each, dtype)
         for each in (x, y)
@@ -265,7 +268,7 @@ def _get_example(operand: Any) -> Any:
 
 def astype(array: DeviceArray, dtype: npt.DTypeLike, *, copy: bool = True) -> DeviceArray:
     """The elements converted to another type."""
-    target = parse_dtype(dtype)
+    target = to_native(parse_dtype(dtype))
     if target == array.dtype:
         return array.copy() if copy else array
     for each in (array.dtype, target):
@@ -282,8 +285,9 @@ def fill(array: DeviceArray, value: Any) -> None:
     """Set all elements to a value, converted as NumPy's `fill` does it."""
     if not isinstance(value, DeviceArray):
         _check_scalar("fill", value)
-        value = as_host(value, array.dtype)
-        value = np.asarray(value)
+        found = np.empty((), array.dtype)
+        found.fill(value)
+        value = found
     elif value.shape != ():
         raise ArgumentShapeError(
             f"fill: the value has the shape {value.shape}, and it is one element without axes"
@@ -301,7 +305,7 @@ def compute_sum(
     array: DeviceArray, axis: Axes = None, dtype: npt.DTypeLike | None = None, *, keepdims: bool
 ) -> DeviceArray:
     """The sums of elements along axes."""
-    target = _resolve_sum(array.dtype) if dtype is None else parse_dtype(dtype)
+    target = _resolve_sum(array.dtype) if dtype is None else to_native(parse_dtype(dtype))
     return _reduce(np.add, array, axis, target, keepdims=keepdims)
 
 
@@ -330,7 +334,7 @@ def compute_mean(
 ) -> DeviceArray:
     """The means of elements along axes: the sum, divided by the number of elements."""
     if dtype is not None:
-        target = parse_dtype(dtype)
+        target = to_native(parse_dtype(dtype))
     else:
         target = array.dtype if array.dtype.kind in "fc" else np.dtype(np.float64)
     if target.kind != "f":
@@ -356,7 +360,7 @@ def _reduce(
                 f"np.{function.__name__}.reduce: devices do not compute with complex numbers; "
                 f"{FETCHES}"
             )
-    axes = tuple(range(array.ndim)) if axis is None else normalize_axis_tuple(axis, array.ndim)
+    axes = _parse_axes(axis, array.ndim)
     is_empty = not np.prod([array.shape[each] for each in axes], dtype=object)
     if is_empty and function in (np.minimum, np.maximum):
         raise ArgumentValueError(
@@ -367,6 +371,22 @@ def _reduce(
     arguments = (function, array, axes, dtype)
     found: DeviceArray = device.run_operation(reduce_axes, arguments, {"keepdims": keepdims})
     return found
+
+
+def _parse_axes(axis: Any, ndim: int) -> tuple[int, ...]:
+    """The axes of a reduction, not negative and in order."""
+    if axis is None:
+        return tuple(range(ndim))
+    given = axis if isinstance(axis, tuple) else (axis,)
+    if not all(map(is_integer, given)):
+        raise ArgumentTypeError(f"axis is {axis!r}; it is an integer, a tuple of integers or None")
+    for each in given:
+        if not -ndim <= each < ndim:
+            raise np.exceptions.AxisError(each, ndim)
+    found = sorted({each % ndim for each in given})
+    if len(found) < len(given):
+        raise ArgumentValueError(f"axis {axis} has a repeated axis")
+    return tuple(found)
 
 
 # --- NumPy's functions ---
@@ -388,37 +408,23 @@ def call_function(
     return method(*arguments, **given)
 
 
-def _check_array(array: Any, name: str) -> DeviceArray:
-    if not isinstance(array, DeviceArray):
-        raise ArgumentTypeError(f"np.{name}: the array is {describe(array)}, not a device array")
-    return array
+def _make_method(name: str) -> Callable[..., Any]:
+    """The function of NumPy that is a method of the array; its options are those of the method."""
+
+    def call(a: Any, *arguments: Any, **options: Any) -> Any:
+        if not isinstance(a, DeviceArray):
+            raise ArgumentTypeError(f"np.{name}: the array is {describe(a)}, not a device array")
+        return getattr(a, name)(*arguments, **options)
+
+    call.__signature__ = inspect.signature(getattr(DeviceArray, name))  # type: ignore[attr-defined]
+    return call
 
 
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.where: where,
-    np.sum: lambda a, axis=None, dtype=None, *, keepdims=False: _check_array(a, "sum").sum(
-        axis, dtype, keepdims=keepdims
-    ),
-    np.mean: lambda a, axis=None, dtype=None, *, keepdims=False: _check_array(a, "mean").mean(
-        axis, dtype, keepdims=keepdims
-    ),
-    np.min: lambda a, axis=None, *, keepdims=False: _check_array(a, "min").min(
-        axis, keepdims=keepdims
-    ),
-    np.max: lambda a, axis=None, *, keepdims=False: _check_array(a, "max").max(
-        axis, keepdims=keepdims
-    ),
-    np.any: lambda a, axis=None, *, keepdims=False: _check_array(a, "any").any(
-        axis, keepdims=keepdims
-    ),
-    np.all: lambda a, axis=None, *, keepdims=False: _check_array(a, "all").all(
-        axis, keepdims=keepdims
-    ),
-    np.copy: lambda a: a.copy(),
-    np.reshape: lambda a, shape: a.reshape(shape),
-    np.ravel: lambda a: a.ravel(),
-    np.transpose: lambda a, axes=None: a.transpose(axes),
-    np.broadcast_to: lambda array, shape: array.broadcast_to(shape),
+    **{getattr(np, name): _make_method(name) for name in _METHODS if hasattr(np, name)},
+    np.amin: _make_method("min"),
+    np.amax: _make_method("max"),
     np.shape: lambda a: a.shape,
     np.ndim: lambda a: a.ndim,
     np.size: lambda a: a.size,
