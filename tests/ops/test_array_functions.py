@@ -165,3 +165,26 @@ def test_arrays_larger_than_a_binding(gpu: Gpu) -> None:
             x[..., 1:] -= y[1:]
             a[..., 1:] -= b[1:]
             np.testing.assert_array_equal(x.numpy(), a)
+
+
+def test_quotients_rounded_down_are_equal_below_2_20(gpu: Gpu) -> None:
+    random = np.random.default_rng(9)
+    for dtype in (np.float32, np.float64):
+        a = random.uniform(-(2.0**20), 2.0**20, 4000).astype(dtype)
+        b = random.uniform(-1, 1, 4000).astype(dtype)
+        b[::2] = (random.integers(1, 20, 2000) / 8).astype(dtype)
+        a[::4] = b[::4] * random.integers(-1000, 1000, 1000).astype(dtype)
+        x, y = gpu.to_device(a), gpu.to_device(b)
+        small = np.abs(a / b) < 2**20
+        np.testing.assert_array_equal((x // y).numpy()[small], (a // b)[small])
+        np.testing.assert_array_equal((x % y).numpy(), a % b)
+        np.testing.assert_allclose((x // y).numpy(), a // b, rtol=4 * np.finfo(dtype).eps)
+
+
+def test_types_in_the_other_byte_order(gpu: Gpu) -> None:
+    x = gpu.to_device(np.arange(3, dtype=np.int32))
+    swapped = np.array(2, ">i4")
+    assert (x + swapped).tolist() == [2, 3, 4] and (x < swapped).tolist() == [True, True, False]
+    made = x.astype(">i2")
+    assert made.dtype == np.dtype(np.int16) and made.tolist() == [0, 1, 2]
+    assert x.sum(dtype=">i4").tolist() == 3

@@ -1,4 +1,5 @@
-// Elements of a where the condition is true, else of b, of any type. The condition is an array of bools.
+// Elements of a where the condition is true, else of b, of any type. The condition is an array of
+// bools.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "grid.glsl"
@@ -39,7 +40,8 @@ uvec2 load_b(uvec4 at) {
 
 uvec2 select_element(uint i) {
     uvec4 at = unravel(i, VECTOR(lengths));
-    if (condition_low(locate(at, condition_start, VECTOR(condition_strides))) != 0) return load_a(at);
+    uint decides = locate(at, condition_start, VECTOR(condition_strides));
+    if (condition_low(decides) != 0) return load_a(at);
     return load_b(at);
 }
 

@@ -1,8 +1,10 @@
-// Elements converted to another type, as C does it: integers lose high bits, floats are rounded to the nearest
-// value, of two to the even one, and numbers that become integers lose their fraction. Integer arithmetic alone,
-// so that results are the same on every device, and no device needs the types.
+// Elements converted to another type, as C does it: integers lose high bits, floats are rounded to
+// the nearest value, of two to the even one, and numbers that become integers lose their fraction.
+// Integer arithmetic alone, so that results are the same on every device, and no device needs the
+// types.
 //
-// A number is sign, magnitude * 2^exponent. With LONG the magnitude has 64 bits, which 64-bit types need.
+// A number is sign, magnitude * 2^exponent. With LONG the magnitude has 64 bits, which 64-bit types
+// need.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #ifdef LONG
@@ -39,8 +41,13 @@ int find_top_bit(NUMBER x) { return findMSB(x); }
 const NUMBER SIGN_BIT = NUMBER(1) << (NUMBER_BITS - 1);
 const int NOT_FINITE = 0x10000;  // an exponent: infinite if the magnitude is 0, else NaN
 
-int count_mantissa_bits(uint type) { return type == TYPE_FLOAT16 ? 10 : type == TYPE_FLOAT32 ? 23 : 52; }
-int get_max_exponent(uint type) { return type == TYPE_FLOAT16 ? 31 : type == TYPE_FLOAT32 ? 255 : 2047; }
+int count_mantissa_bits(uint type) {
+    return type == TYPE_FLOAT16 ? 10 : type == TYPE_FLOAT32 ? 23 : 52;
+}
+
+int get_max_exponent(uint type) {
+    return type == TYPE_FLOAT16 ? 31 : type == TYPE_FLOAT32 ? 255 : 2047;
+}
 
 void decode(uvec2 words, out bool negative, out NUMBER magnitude, out int exponent) {
     if (!is_float(A_TYPE)) {
@@ -72,16 +79,18 @@ NUMBER encode_integer(bool negative, NUMBER magnitude, int exponent) {
 }
 
 NUMBER encode_float(bool negative, NUMBER magnitude, int exponent) {
-    int mantissa_bits = count_mantissa_bits(RESULT_TYPE), most = get_max_exponent(RESULT_TYPE), bias = most >> 1;
+    int mantissa_bits = count_mantissa_bits(RESULT_TYPE);
+    int most = get_max_exponent(RESULT_TYPE), bias = most >> 1;
     NUMBER infinite = NUMBER(most) << mantissa_bits;
     NUMBER sign = negative ? NUMBER(1) << (count_bytes(RESULT_TYPE) * 8 - 1) : NUMBER(0);
     if (exponent == NOT_FINITE) {
-        return sign | infinite | (magnitude != NUMBER(0) ? NUMBER(1) << (mantissa_bits - 1) : NUMBER(0));
+        NUMBER quiet = NUMBER(1) << (mantissa_bits - 1);
+        return sign | infinite | (magnitude != NUMBER(0) ? quiet : NUMBER(0));
     }
     if (magnitude == NUMBER(0)) return sign;
     int top = find_top_bit(magnitude) + exponent;
     if (top > bias) return sign | infinite;
-    int least = max(top, 1 - bias);  // the exponent of the result; that of subnormal numbers is fixed
+    int least = max(top, 1 - bias);  // the exponent of the result; of subnormal numbers it is fixed
     int shift = least - mantissa_bits - exponent;
     NUMBER kept;
     if (shift <= 0) {
@@ -104,7 +113,8 @@ uvec2 cast_element(uint i) {
     bool negative;
     NUMBER magnitude;
     int exponent;
-    decode(uvec2(a_low(from), count_bytes(A_TYPE) == 8 ? a_high(from) : 0), negative, magnitude, exponent);
+    uvec2 words = uvec2(a_low(from), count_bytes(A_TYPE) == 8 ? a_high(from) : 0);
+    decode(words, negative, magnitude, exponent);
     if (RESULT_TYPE == TYPE_BOOL) {
         return uvec2(exponent == NOT_FINITE || magnitude != NUMBER(0) ? 1 : 0, 0);
     }

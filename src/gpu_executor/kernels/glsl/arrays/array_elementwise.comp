@@ -1,4 +1,5 @@
-// An operation on the elements of one or two arrays, by NumPy's rules. Of an operation on one array, b is a again.
+// An operation on the elements of one or two arrays, by NumPy's rules. Of an operation on one
+// array, b is a again.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "../grid.glsl"
@@ -10,7 +11,13 @@ layout(constant_id = ID_B_TYPE) const uint B_TYPE = TYPE_UINT32;
 layout(constant_id = ID_A_IS_SCALAR) const bool A_IS_SCALAR = false;
 layout(constant_id = ID_B_IS_SCALAR) const bool B_IS_SCALAR = false;
 
-layout(push_constant) uniform Push { uint count; uint elements; uint lengths[4]; OPERAND(a) OPERAND(b) };
+layout(push_constant) uniform Push {
+    uint count;
+    uint elements;
+    uint lengths[4];
+    OPERAND(a)
+    OPERAND(b)
+};
 layout(set = 0, binding = 0, std430) readonly buffer A { uint a_words[]; };
 layout(set = 0, binding = 1, std430) readonly buffer B { uint b_words[]; };
 layout(set = 0, binding = 2, std430) writeonly buffer Result { uint result[]; };

@@ -1,9 +1,10 @@
-// Elements along some axes of an array combined to one: sums, minima, maxima, whether any or all are true.
+// Elements along some axes of an array combined to one: sums, minima, maxima, whether any or all
+// are true.
 //
-// Result o has `parts` segments of `length` elements each, the last one may be shorter; segment s of all is part
-// s % parts of result s / parts. LANES neighbouring invocations combine a segment: lane l the elements l, l + LANES, ...
-// in order, then the lanes by halves. The order depends on the shape alone, so float sums are the same on all devices.
-// Partial results have 32 or 64 bits.
+// Result o has `parts` segments of `length` elements each, the last one may be shorter; segment s
+// of all is part s % parts of result s / parts. LANES neighbouring invocations combine a segment:
+// lane l the elements l, l + LANES, ... in order, then the lanes by halves. The order depends on
+// the shape and the strides, and not on the device. Partial results have 32 or 64 bits.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -30,9 +31,6 @@ layout(set = 0, binding = 0, std430) readonly buffer A { uint a_words[]; };
 layout(set = 0, binding = 1, std430) writeonly buffer Result { uint result[]; };
 
 DEFINE_LOAD(a, a_words, A_TYPE)
-
-// Arrays that are passed to functions have no form in WebGPU.
-#define VECTOR(array) uvec4(array[0], array[1], array[2], array[3])
 
 shared NUMBER partials[INVOCATIONS];
 
@@ -74,7 +72,8 @@ void main() {
             uint from = walk(segment / parts, start, VECTOR(kept_lengths), VECTOR(kept_strides));
             uint first = segment % parts * length, end = min(first + length, reduced);
             for (uint i = first + lane; i < end; i += LANES) {
-                value = combine(value, load(walk(i, from, VECTOR(reduced_lengths), VECTOR(reduced_strides))));
+                uint at = walk(i, from, VECTOR(reduced_lengths), VECTOR(reduced_strides));
+                value = combine(value, load(at));
             }
         }
         if (LANES > 1) {

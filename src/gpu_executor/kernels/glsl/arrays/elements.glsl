@@ -1,7 +1,11 @@
-// Elements of every type of NumPy's that arrays on devices have, in buffers of 32-bit words: a device needs no
-// smaller integers in buffers. The codes of the types are in codes.glsl.
+// Elements of every type of NumPy's that arrays on devices have, in buffers of 32-bit words: a
+// device needs no smaller integers in buffers. The codes of the types are in codes.glsl.
 
 #include "codes.glsl"
+
+// An array of push constants as a vector: arrays that are passed to functions have no form in
+// WebGPU.
+#define VECTOR(array) uvec4(array[0], array[1], array[2], array[3])
 
 bool is_signed(uint type) {
     return type == TYPE_INT8 || type == TYPE_INT16 || type == TYPE_INT32 || type == TYPE_INT64;
@@ -16,14 +20,14 @@ uint count_bytes(uint type) {
     return 4;
 }
 
-// Defines name_low(i) and name_high(i): the words of element i of a buffer. The low one is an integer of fewer
-// bits as it is in memory, with zeros above.
-#define DEFINE_LOAD(name, buffer_words, TYPE)                                                             \
-    uint name##_low(uint i) {                                                                             \
-        if (count_bytes(TYPE) == 1) return (buffer_words[i >> 2] >> ((i & 3) * 8)) & 0xffu;               \
-        if (count_bytes(TYPE) == 2) return (buffer_words[i >> 1] >> ((i & 1) * 16)) & 0xffffu;            \
-        return buffer_words[count_bytes(TYPE) == 8 ? 2 * i : i];                                          \
-    }                                                                                                     \
+// Defines name_low(i) and name_high(i): the words of element i of a buffer. The low one is an
+// integer of fewer bits as it is in memory, with zeros above.
+#define DEFINE_LOAD(name, buffer_words, TYPE)                                                  \
+    uint name##_low(uint i) {                                                                  \
+        if (count_bytes(TYPE) == 1) return (buffer_words[i >> 2] >> ((i & 3) * 8)) & 0xffu;    \
+        if (count_bytes(TYPE) == 2) return (buffer_words[i >> 1] >> ((i & 1) * 16)) & 0xffffu; \
+        return buffer_words[count_bytes(TYPE) == 8 ? 2 * i : i];                               \
+    }                                                                                          \
     uint name##_high(uint i) { return buffer_words[2 * i + 1]; }
 
 // An integer of at most 32 bits, as it is in memory, as one of 32 bits; a bool as 0 or 1.
@@ -59,7 +63,8 @@ uint float_to_half(uint bits) {
     uint exponent = rest >> 23, mantissa = (rest & 0x7fffffu) | 0x800000u;
     uint least = max(exponent, 113u);  // of the float32 with the exponent of the result
     uint shift = 13 + least - exponent;
-    uint kept = mantissa >> shift, lost = mantissa & ((1u << shift) - 1), middle = 1u << (shift - 1);
+    uint kept = mantissa >> shift, lost = mantissa & ((1u << shift) - 1);
+    uint middle = 1u << (shift - 1);
     if (lost > middle || (lost == middle && (kept & 1) != 0)) ++kept;
     return sign | ((least - 113) << 10) + kept;
 }

@@ -1,5 +1,5 @@
-// Floats as bits. A device adds, subtracts, multiplies and divides them; everything else is done on the bits, and
-// remainders are exact.
+// Floats as bits. A device adds, subtracts, multiplies and divides them; everything else is done on
+// the bits, and remainders are exact.
 
 #ifdef LONG
 #define FLOAT double
@@ -53,8 +53,8 @@ NUMBER quotient(NUMBER a, NUMBER b) {
     return is_nan(a) || !is_true(a) ? NOT_A_NUMBER : (a ^ b) & SIGN_BIT | INFINITE;
 }
 
-// a - n b for the n that leaves the sign of a and a magnitude below that of b; exact. Mantissas are integers here,
-// and a's is shifted by as many bits at once as a number has room for.
+// a - n b for the n that leaves the sign of a and a magnitude below that of b; exact. Mantissas are
+// integers here, and a's is shifted by as many bits at once as a number has room for.
 NUMBER find_rest(NUMBER a, NUMBER b) {
     NUMBER sign = a & SIGN_BIT, x = get_magnitude(a), y = get_magnitude(b);
     if (x >= INFINITE || y > INFINITE || y == 0) return NOT_A_NUMBER;

@@ -1,4 +1,5 @@
-// Integers: NumPy's results bit for bit. Signed ones are in two's complement, and divided as magnitudes.
+// Integers: NumPy's results bit for bit. Signed ones are in two's complement, and divided as
+// magnitudes.
 
 bool is_negative(NUMBER x) { return (x & SIGN_BIT) != 0; }
 bool is_nan(NUMBER x) { return false; }
@@ -35,7 +36,8 @@ NUMBER divide(NUMBER a, NUMBER b) {
     return a_below != b_below ? negate(quotient) : quotient;
 }
 
-// NumPy takes the amount of a shift for an unsigned number, and shifts all bits out if it is not below BITS.
+// NumPy takes the amount of a shift for an unsigned number, and shifts all bits out if it is not
+// below BITS.
 NUMBER shift(NUMBER a, NUMBER amount) {
     bool fits = amount < NUMBER(BITS);
     uint bits = fits ? uint(amount) : 0;

@@ -1,12 +1,13 @@
-// The numbers that array kernels compute with, and what they compute. An array's elements are widened to NUMBER:
+// The numbers that array kernels compute with, and what they compute. An array's elements are
+// widened to NUMBER:
 //
 // - without macros: 32-bit integers; bool, uint8, int8, uint16, int16, uint32, int32;
 // - LONG: 64-bit integers; all integers;
 // - FLOATS: the bits of a float32; float16, float32;
 // - FLOATS and LONG: the bits of a float64.
 //
-// Floats are bits except in sums, differences, products and quotients, so that no compiler's assumptions about NaN,
-// infinities and signs of zero change a comparison, a minimum or a sign.
+// Floats are bits except in sums, differences, products and quotients, so that no compiler's
+// assumptions about NaN, infinities and signs of zero change a comparison, a minimum or a sign.
 
 #ifdef LONG
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
@@ -44,7 +45,8 @@ NUMBER make_number(uint low, uint high, uint type) {
 #endif
 }
 
-// The low word of a number in the memory of an element: the caller cuts the bits off that it has too many.
+// The low word of a number in the memory of an element: the caller cuts the bits off that it has
+// too many.
 uint get_low(NUMBER x, uint type) {
 #ifdef LONG
     if (type == TYPE_BOOL) return x != 0 ? 1 : 0;
