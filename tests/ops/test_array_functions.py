@@ -170,8 +170,8 @@ def test_arrays_larger_than_a_binding(gpu: Gpu) -> None:
 def test_quotients_rounded_down_are_equal_below_2_20(gpu: Gpu) -> None:
     random = np.random.default_rng(9)
     for dtype in (np.float32, np.float64):
-        a = random.uniform(-(2.0**20), 2.0**20, 4000).astype(dtype)
-        b = random.uniform(-1, 1, 4000).astype(dtype)
+        a: Any = random.uniform(-(2.0**20), 2.0**20, 4000).astype(dtype)
+        b: Any = random.uniform(-1, 1, 4000).astype(dtype)
         b[::2] = (random.integers(1, 20, 2000) / 8).astype(dtype)
         a[::4] = b[::4] * random.integers(-1000, 1000, 1000).astype(dtype)
         x, y = gpu.to_device(a), gpu.to_device(b)
