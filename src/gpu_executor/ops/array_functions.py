@@ -67,6 +67,8 @@ def call_ufunc(function: np.ufunc, inputs: Sequence[Any], out: Any = None) -> An
     that is given, by NumPy's rule for casts."""
     name = f"np.{function.__name__}"
     if function is np.divmod:
+        if out is not None:
+            raise ArgumentTypeError(f"{name} of device arrays takes no out=; {FETCHES}")
         return call_ufunc(np.floor_divide, inputs), call_ufunc(np.remainder, inputs)
     if function is np.positive:
         found = _check_operands(name, inputs, out)[0]
@@ -88,7 +90,7 @@ def call_ufunc(function: np.ufunc, inputs: Sequence[Any], out: Any = None) -> An
         try:
             operands.append(_make_scalar(function, each, dtype))
         except OverflowError:
-            if function not in COMPARISONS:
+            if function not in COMPARISONS or dtype.kind not in "biu":
                 raise
             # The number is beyond the type: the result does not depend on the elements.
             zeros = [np.zeros((), a.dtype) if isinstance(a, DeviceArray) else a for a in inputs]
