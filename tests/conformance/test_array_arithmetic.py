@@ -428,6 +428,8 @@ def test_types_of_sums_and_means(backend: Backend) -> None:
     check_equal(x.sum(dtype=np.float32), a.sum(dtype=np.float32))
     check_equal(x.mean(dtype=np.float32, axis=1), a.mean(dtype=np.float32, axis=1))
     check_equal(x.astype(np.float16).mean(), a.astype(np.float16).mean())
+    many = backend.to_device(np.ones(70_000, np.float16))  # a number that float16 does not hold
+    assert many.mean(dtype=np.float16).item() == many.mean().item() == 1
     check_equal((x > 2).sum(), (a > 2).sum())
     if lacks(backend, np.float64):
         with pytest.raises(DeviceLacksError, match=r"dtype=np.float32"):

@@ -341,7 +341,7 @@ def compute_mean(
         target = array.dtype if array.dtype.kind in "fc" else np.dtype(np.float64)
     if target.kind != "f":
         raise ArgumentTypeError(f"mean: the dtype is {target}; devices compute means of floats")
-    computed = np.dtype(np.float32) if target == np.float16 and dtype is None else target
+    computed = np.dtype(np.float32) if target == np.float16 else target
     total = _reduce(np.add, array, axis, computed, keepdims=keepdims)
     count = computed.type(array.size // total.size if total.size else 1)
     return astype(call_ufunc(np.divide, (total, count)), target, copy=False)
