@@ -16,7 +16,7 @@ import numpy as np
 
 from gpu_executor.arrays.device_array import DeviceArray, Shape
 from gpu_executor.calls.dispatch import ArrayCopy, ArrayDevice, Dispatch
-from gpu_executor.errors import ArgumentTypeError, DeviceLacksError
+from gpu_executor.errors import ArgumentTypeError, DeviceLacksError, NumberRangeError
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.arrays import (
     OPERAND_AXES,
@@ -371,12 +371,18 @@ def bind_words(array: DeviceArray) -> tuple[DeviceArray, int]:
 
 def as_host(scalar: Any, dtype: DType) -> np.generic:
     """A scalar as one of NumPy's; a Python integer that the type does not hold raises
-    `OverflowError`, as in NumPy."""
+    `NumberRangeError`, where NumPy raises `OverflowError`."""
     if isinstance(scalar, int) and dtype.kind in "iu":
         ends = np.iinfo(dtype)
         if not ends.min <= scalar <= ends.max:  # NumPy 1 would wrap around
-            raise OverflowError(f"Python integer {scalar} out of bounds for {dtype}")
-    with np.errstate(all="ignore"):
-        found: Any = np.asarray(scalar, dtype if isinstance(scalar, int) else None)
-        converted: np.generic = found.astype(dtype)[()]
+            raise NumberRangeError(
+                f"the integer {scalar} is beyond {dtype}; convert the array to a type that holds "
+                "it with .astype"
+            )
+    try:
+        with np.errstate(all="ignore"):
+            found: Any = np.asarray(scalar, dtype if isinstance(scalar, int) else None)
+            converted: np.generic = found.astype(dtype)[()]
+    except OverflowError as error:
+        raise NumberRangeError(f"a number is beyond {dtype}: {error}") from None
     return converted

@@ -21,7 +21,12 @@ from gpu_executor.arrays.device_array import DeviceArray, Shape
 from gpu_executor.arrays.overlaps import may_overlap, overlaps_itself
 from gpu_executor.calls.arguments import describe, is_integer, parse_dtype
 from gpu_executor.calls.dispatch import ArrayDevice, is_same_array
-from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, ArgumentValueError
+from gpu_executor.errors import (
+    ArgumentShapeError,
+    ArgumentTypeError,
+    ArgumentValueError,
+    NumberRangeError,
+)
 from gpu_executor.kernel import to_native
 from gpu_executor.ops.array_arithmetic import (
     BOOL,
@@ -89,7 +94,7 @@ def call_ufunc(function: np.ufunc, inputs: Sequence[Any], out: Any = None) -> An
             continue
         try:
             operands.append(_make_scalar(function, each, dtype))
-        except OverflowError:
+        except NumberRangeError:
             if function not in COMPARISONS or dtype.kind not in "biu":
                 raise
             # The number is beyond the type: the result does not depend on the elements.
@@ -288,7 +293,12 @@ def fill(array: DeviceArray, value: Any) -> None:
     if not isinstance(value, DeviceArray):
         _check_scalar("fill", value)
         found = np.empty((), array.dtype)
-        found.fill(value)
+        try:
+            found.fill(as_host(value, array.dtype) if isinstance(value, int) else value)
+        except ValueError as error:  # NaN in an array of integers
+            raise ArgumentValueError(f"fill: {error}; the array is of {array.dtype}") from None
+        except OverflowError as error:  # an infinity
+            raise NumberRangeError(f"fill: {error}; the array is of {array.dtype}") from None
         value = found
     elif value.shape != ():
         raise ArgumentShapeError(
@@ -384,7 +394,10 @@ def _parse_axes(axis: Any, ndim: int) -> tuple[int, ...]:
         raise ArgumentTypeError(f"axis is {axis!r}; it is an integer, a tuple of integers or None")
     for each in given:
         if not -ndim <= each < ndim:
-            raise np.exceptions.AxisError(each, ndim)
+            raise ArgumentShapeError(
+                f"axis {each} is not one of the {ndim} axes of the array; axes are -{ndim} to "
+                f"{ndim - 1}"
+            )
     found = sorted({each % ndim for each in given})
     if len(found) < len(given):
         raise ArgumentValueError(f"axis {axis} has a repeated axis")
