@@ -15,6 +15,7 @@ GpuError
 +-- ArgumentTypeError                  an argument of the wrong type or dtype (also TypeError)
 +-- ArgumentShapeError                 an argument of the wrong shape (also ValueError)
 +-- ArgumentValueError                 an argument of a value that cannot be (also ValueError)
++-- NumberRangeError                   a number beyond a type of arrays (also OverflowError)
 +-- ElementIndexError                  an index of elements that are not there (also IndexError)
 +-- ElementRangeError                  a field element not below the modulus (also ValueError)
 +-- ElementDivisionError               a division by an element that is 0 (also ZeroDivisionError)
@@ -130,6 +131,10 @@ class ArgumentShapeError(GpuError, ValueError):
 
 class ArgumentValueError(GpuError, ValueError):
     """An argument has the right type and a value that the call cannot use."""
+
+
+class NumberRangeError(GpuError, OverflowError):
+    """A number is beyond the type of the array that it is computed with or written to."""
 
 
 class ElementIndexError(GpuError, IndexError):

@@ -166,6 +166,7 @@ def test_the_manifest_matches_the_sources_and_the_modules() -> None:
 def test_glsl_has_the_ids_of_the_list() -> None:
     """Fails when `make kernels` must be run."""
     assert build.SPEC_IDS.read_text() == build.render_spec_ids()
+    assert build.ARRAY_CODES.read_text() == build.render_array_codes()
 
 
 def test_glsl_names_the_id_of_every_constant() -> None:

@@ -13,6 +13,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
+from gpu_executor.arrays.array_operators import ArrayOperators
 from gpu_executor.errors import ArgumentShapeError
 
 Shape = tuple[int, ...]
@@ -36,7 +37,7 @@ class UploadingBackend(Protocol):
         """Copy an array to the device."""
 
 
-class DeviceArray:
+class DeviceArray(ArrayOperators):
     """Data in device memory with a shape and a dtype. `numpy()` fetches a copy of it.
 
     Indexing with integers, slices of any step, `...` and None gives a view of the same memory, as
@@ -110,6 +111,20 @@ class DeviceArray:
         """The elements as nested lists of Python scalars."""
         return self.numpy().tolist()
 
+    def item(self, *index: int | Shape) -> Any:
+        """One element as a Python scalar; waits for the operations that write it.
+
+        Args:
+            *index (int | tuple): Its place, as NumPy's `item` takes it; none for an array of one
+                element.
+        """
+        if not index:
+            return self.numpy().item()
+        at = cast("Shape", index[0] if len(index) == 1 and np.iterable(index[0]) else index)
+        if len(at) == 1 and self.ndim != 1:
+            at = tuple(map(int, np.unravel_index(operator.index(at[0]), self.shape)))
+        return self[at].numpy().item()
+
     def copy(self) -> DeviceArray:
         """A contiguous copy on the same device."""
         made: DeviceArray = self.storage.device.copy(self)
@@ -140,6 +155,10 @@ class DeviceArray:
         if strides is None:
             return self.copy().reshape(lengths)
         return DeviceArray(lengths, self.dtype, self.storage, self.offset, strides)
+
+    def ravel(self) -> DeviceArray:
+        """The elements along one axis: a view where the strides allow it, else a copy."""
+        return self.reshape(-1)
 
     def transpose(self, *axes: int | Shape) -> DeviceArray:
         """A view with the axes in another order.
@@ -185,16 +204,6 @@ class DeviceArray:
         if not self.shape:
             raise TypeError("iteration over a device array without axes")
         return (self[index] for index in range(self.shape[0]))
-
-    def __eq__(self, other: object) -> Any:
-        """Element by element, as an array of booleans on the host."""
-        return np.equal(self.numpy(), np.asarray(other))
-
-    def __ne__(self, other: object) -> Any:
-        """Element by element, as an array of booleans on the host."""
-        return np.not_equal(self.numpy(), np.asarray(other))
-
-    __hash__ = None  # type: ignore[assignment]
 
     def __bool__(self) -> bool:
         return bool(self.numpy())

@@ -143,6 +143,10 @@ class ArrayDevice(Protocol):
         computes whole operations; for what is no operation, kernels must not be used on it."""
 
     @property
+    def computes_float64(self) -> bool:
+        """Whether the device computes with float64."""
+
+    @property
     def makes_secrets(self) -> bool:
         """Whether the arrays are secret that this thread makes (`secret_arrays`)."""
 

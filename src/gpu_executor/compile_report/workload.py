@@ -62,6 +62,7 @@ from gpu_executor.msm.plan import plan_sets
 from gpu_executor.msm.run import run_on_device, run_sets, run_tables
 from gpu_executor.msm.tables import make_multiples, make_table, to_tables
 from gpu_executor.ops import element_bytes, point_bytes, polynomials, scalars
+from gpu_executor.ops.array_functions import where
 from gpu_executor.ops.byte_hashes import hash_messages
 from gpu_executor.ops.folding import ARITIES
 from gpu_executor.ops.points import AFFINE
@@ -211,6 +212,7 @@ def record_workload(info: DeviceInfo) -> RecordingDevice:
     _record_catalogue(device)
     _record_copies(device)
     _record_sorts(device)
+    _record_numpy_functions(device)
     _record_byte_hashes(device)
     public = [getattr(fields, name) for name in fields.__all__]
     named = [each for each in public if isinstance(each, Field)]
@@ -296,6 +298,18 @@ def _record_sorts(device: RecordingDevice) -> None:
             bincount(numbers, bins)
         for bits in (1, 7, 20, 32):
             sort_pairs(device, numbers, numbers, bits)
+
+
+def _record_numpy_functions(device: RecordingDevice) -> None:
+    """Operations of few and of many instructions, for all numbers that kernels compute with."""
+    for name in ("i4", "i8", "f4", "f8"):
+        array = device.empty((MANY,), np.dtype(name))
+        table = device.empty((FEW, FEW), np.dtype(name))
+        for function in (np.add, np.less, np.remainder):
+            function(array, array), function(table, table.T)
+        where(array.astype(np.bool_), array, table.reshape(-1)[:1])
+        array.astype(np.uint8), array.astype(np.float16)
+        array.sum(dtype=name), table.sum(axis=0, dtype=name), array.max(), array.any()
 
 
 # --- hashes ---

@@ -116,6 +116,7 @@ class CpuMemory:
 
     backend = "cpu"
     runs_kernels = False
+    computes_float64 = True
     f64_limbs = False
     bytes_per_product = 0.0
     closed = False

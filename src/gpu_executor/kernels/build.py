@@ -7,9 +7,11 @@ Sums, differences and products also have checked kernels: `wide_checked_<operati
 prime. Hashes of field elements also have kernels for groups of invocations:
 `wide_grouped_poseidon.spv`. Kernels on points of curves are compiled for each degree of the curve's
 field, and for CPUs in another variant: `curve1_<operation>.spv`, `curve1_serial_<operation>.spv`.
-Byte hashes are compiled for each variant of their messages: `sha256_rows.spv`.
+Byte hashes are compiled for each variant of their messages: `sha256_rows.spv`. Kernels of NumPy's
+arithmetic are compiled for each kind of numbers that they compute with: `array_reduce_f32.spv`.
 
-The ids of specialization constants are written to `glsl/spec_ids.glsl`, from the list `SpecId`.
+The ids of specialization constants are written to `glsl/spec_ids.glsl`, from the list `SpecId`, and
+the values of those that name a type or an operation to `glsl/arrays/codes.glsl`.
 
 The manifest holds the SHA-256 of each module's source (with its included files and the compiler
 options) and of its SPIR-V, so a test finds stale files without a compiler. Only changing a kernel
@@ -29,6 +31,12 @@ from pathlib import Path
 
 from gpu_executor.errors import KernelError
 from gpu_executor.kernel.glsl import COMPILER, TARGET, find_compiler
+from gpu_executor.kernels.arrays import (
+    NUMBER_OPTIONS,
+    ElementCode,
+    OperationCode,
+    list_number_variants,
+)
 from gpu_executor.kernels.byte_hashes import list_hash_variants
 from gpu_executor.kernels.curves import (
     CURVE_DEGREES,
@@ -51,6 +59,7 @@ GLSL = Path(__file__).parent / "glsl"
 SPIRV = Path(__file__).parent / "spirv"
 MANIFEST = SPIRV / "manifest.json"
 SPEC_IDS = GLSL / "spec_ids.glsl"
+ARRAY_CODES = GLSL / "arrays" / "codes.glsl"
 COMMAND = (COMPILER, "-O", TARGET)
 FOLDERS: dict[str, Sequence[str]] = {
     "elements": FAMILIES,
@@ -89,12 +98,14 @@ class Source:
     """Of kernels on points."""
     messages: str = ""
     """Where the messages of a byte hash are (kernels/byte_hashes.py)."""
+    numbers: str = ""
+    """What kernels of NumPy's arithmetic compute with (kernels/arrays.py)."""
 
     @property
     def stem(self) -> str:
         """The name of the module."""
-        if self.messages:
-            return f"{self.path.stem}_{self.messages}"
+        if self.messages or self.numbers:
+            return f"{self.path.stem}_{self.messages or self.numbers}"
         if self.degree:
             return curve_module_name(self.path.stem, self.degree, self.variant)
         if self.family is None:
@@ -112,6 +123,8 @@ class Source:
         """The compiler options in addition to those of `COMMAND`."""
         if self.messages:
             return (f"-D{self.messages.upper()}",)
+        if self.numbers:
+            return NUMBER_OPTIONS[self.numbers]
         if self.degree:
             return (f"-DDEGREE={self.degree}", *VARIANT_OPTIONS[self.variant])
         if self.family is None:
@@ -167,7 +180,12 @@ def sources() -> list[Source]:
         for path in (GLSL / "byte_hashes").glob("*.comp")
         for variant in list_hash_variants(path.stem)
     ]
-    found = plain + by_family + packed + checked + grouped + curves + byte_hashes
+    arrays = [
+        Source(path, numbers=variant)
+        for path in (GLSL / "arrays").glob("*.comp")
+        for variant in list_number_variants(path.stem)
+    ]
+    found = plain + by_family + packed + checked + grouped + curves + byte_hashes + arrays
     found = [source for source in found if source.exists]
     return sorted(found, key=lambda source: f"{source.stem}.spv")
 
@@ -194,13 +212,30 @@ def render_spec_ids() -> str:
 """
 
 
+def render_array_codes() -> str:
+    """Return the text of `glsl/arrays/codes.glsl`: a macro for the code of each type of elements
+    and of each operation."""
+    lines = [f"#define TYPE_{each.name} {each.value}u\n" for each in ElementCode]
+    lines += [f"#define OP_{each.name} {each.value}u\n" for each in OperationCode]
+    return f"""\
+// The codes of types and operations. `make kernels` writes this file from the lists ElementCode and
+// OperationCode in kernels/arrays.py: change those lists.
+
+#ifndef ARRAY_CODES
+#define ARRAY_CODES
+{"".join(lines)}#endif
+"""
+
+
 def build() -> None:
-    """Write `SPEC_IDS` and the manifest, compile every kernel, delete modules without a source."""
+    """Write `SPEC_IDS`, `ARRAY_CODES` and the manifest, compile every kernel, delete modules
+    without a source."""
     try:
         find_compiler()
     except KernelError as error:
         sys.exit(str(error))
     SPEC_IDS.write_text(render_spec_ids(), encoding="utf-8", newline="\n")
+    ARRAY_CODES.write_text(render_array_codes(), encoding="utf-8", newline="\n")
     SPIRV.mkdir(exist_ok=True)
     manifest = {}
     for source in sources():

@@ -133,6 +133,15 @@ class SpecId(IntEnum):
     MIX = 173
     DIAGONAL_CODES = 180
     """The first of 24 words."""
+    OPERATION = 210
+    A_TYPE = 211
+    B_TYPE = 212
+    RESULT_TYPE = 213
+    A_IS_SCALAR = 214
+    B_IS_SCALAR = 215
+    AXES = 216
+    IS_SIGNED = 217
+    BITS = 218
 
 
 F64_LIMB_BITS = 52

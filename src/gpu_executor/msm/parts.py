@@ -375,7 +375,7 @@ class MemoryMeter:
     """An `ArrayDevice` that counts the bytes of arrays, has no memory and runs nothing."""
 
     backend = "none"
-    runs_kernels = True
+    runs_kernels = computes_float64 = True
     f64_limbs = closed = is_recording = makes_secrets = False
     bytes_per_product = 0.0
     free_memory = 0

@@ -93,6 +93,11 @@ class StepDevice(ABC):
         the number of steps before they were bound."""
 
     @property
+    def computes_float64(self) -> bool:
+        """Whether kernels compute with float64."""
+        return "shaderFloat64" in self.info.features
+
+    @property
     def is_recording(self) -> bool:
         """Whether this thread records a graph."""
         return self._capture.steps is not None

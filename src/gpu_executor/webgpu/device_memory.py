@@ -132,6 +132,8 @@ class WebGpuMemory(StepDevice):
     f64_limbs = False
     """wgpu ignores that operations on floats must not be contracted, which f64 limbs rely on."""
     bytes_per_product = 0.0
+    computes_float64 = False
+    """Naga has no form for the instructions that make a float64 of words."""
 
     def __init__(
         self,

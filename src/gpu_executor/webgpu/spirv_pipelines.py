@@ -39,8 +39,9 @@ FEATURE_OF_CAPABILITY = {
 }
 """The features of WebGPU that SPIR-V capabilities need, by the number of the capability: Float64,
 and those of subgroups. 64-bit integers are lowered where they lack."""
-UNREADABLE = (4433, 4448, 4468)
-"""Capabilities that naga does not take: 16-bit storage, 8-bit storage, a rounding mode."""
+UNREADABLE = (10, 4433, 4448, 4468)
+"""Capabilities of modules that naga does not take: float64 (of which modules make words), 16-bit
+storage, 8-bit storage, a rounding mode."""
 
 
 def prepare_module(

@@ -64,4 +64,13 @@
 #define ID_LOG_ARITY 172
 #define ID_MIX 173
 #define ID_DIAGONAL_CODES 180
+#define ID_OPERATION 210
+#define ID_A_TYPE 211
+#define ID_B_TYPE 212
+#define ID_RESULT_TYPE 213
+#define ID_A_IS_SCALAR 214
+#define ID_B_IS_SCALAR 215
+#define ID_AXES 216
+#define ID_IS_SIGNED 217
+#define ID_BITS 218
 #endif
