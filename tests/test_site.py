@@ -91,7 +91,7 @@ def test_the_search_works_on_pages_that_are_opened_from_the_disk(site: Path, pag
             )
         )
         query.click()
-        query.send_keys("low-degree extension")
+        query.send_keys("low degree extension")
         links = (By.CSS_SELECTOR, "a.md-search-result__link")
         found = wait.until(expected_conditions.presence_of_all_elements_located(links))
         pages = [re.split("[?#]", each.get_attribute("href") or "")[0] for each in found]

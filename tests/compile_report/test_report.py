@@ -153,6 +153,7 @@ def test_all_pipelines_compile_for_amd_and_spill_only_where_that_is_expected(
     for report in reports:
         assert {each.module for each in report.pipelines} == set(get_module_names().values())
         chosen = {each.module for each in report.pipelines if each.spills and each.chosen}
-        assert chosen - {"sha256_fixed"} == CHOSEN_SPILLS
+        assert chosen - {"sha256_fixed"} == CHOSEN_SPILLS  # that one on vega10 alone
         spilling = {each.module for each in report.pipelines if each.spills}
-        assert spilling == set(EXPECTED_SPILLS), "a module that spills no more stays listed"
+        expected = set(EXPECTED_SPILLS) - ({"sha256_fixed"} if report.family == "navi21" else set())
+        assert spilling == expected, "a module that spills no more stays listed"
