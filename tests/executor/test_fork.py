@@ -19,9 +19,9 @@ next(mapped)
 work = WORDS[:1000] if "by cpu" in repr(executor) else WORDS
 # Compiled before the fork: the child would wait forever for locks of a driver that compiles.
 executor.run(LONG, work, work)
-running = [executor.submit(LONG, work, work) for _ in range(20 if work is WORDS else 60)]
 if {metrics}:
     executor.serve_metrics(0)
+running = [executor.submit(LONG, work, work) for _ in range(20 if work is WORDS else 60)]
 
 def refused(use):
     try:

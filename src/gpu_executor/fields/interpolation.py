@@ -13,17 +13,14 @@ block are 0, for which 1 - x X is 1.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from typing import Any
 
 from gpu_executor.errors import ArgumentShapeError, ArgumentValueError
 from gpu_executor.fields.polynomial_division import invert_series, multiply, multiply_middle
 from gpu_executor.ops import elementwise, polynomials
 
-if TYPE_CHECKING:
-    from gpu_executor.fields.field import Field, FieldArray
 
-
-def interpolate(field: Field, x: FieldArray, y: FieldArray) -> FieldArray:
+def interpolate(field: Any, x: Any, y: Any) -> Any:
     """The coefficients of the polynomials with the values y, along its last axis, at the points x:
     arrays of `field` in its form."""
     if x.ndim != 1 or not x.size:
@@ -55,7 +52,7 @@ def _make_error(name: str, index: int) -> ArgumentValueError:
     )
 
 
-def _make_tree(field: Field, x: FieldArray) -> list[FieldArray]:
+def _make_tree(field: Any, x: Any) -> list[Any]:
     """The levels of the tree, from the leaves to the root: row j of a level of blocks of k points
     has the k + 1 coefficients of the product of block j."""
     padded = _resize(field, x, 1 << (x.shape[0] - 1).bit_length())
@@ -67,7 +64,7 @@ def _make_tree(field: Field, x: FieldArray) -> list[FieldArray]:
     return levels
 
 
-def _evaluate_derivative(field: Field, tree: list[FieldArray], count: int) -> FieldArray:
+def _evaluate_derivative(field: Any, tree: list[Any], count: int) -> Any:
     """The values of m' at the points, of which there are `count`.
 
     The value of a polynomial at x_i is the inner product of its coefficients and of the power
@@ -89,21 +86,21 @@ def _evaluate_derivative(field: Field, tree: list[FieldArray], count: int) -> Fi
     return rows[:count, 0]
 
 
-def _make_ones(field: Field, count: int, like: FieldArray) -> FieldArray:
+def _make_ones(field: Any, count: int, like: Any) -> Any:
     return field._wrap(elementwise.make_full(field.prime, (count,), 1, like.data))
 
 
-def _pair(rows: FieldArray) -> FieldArray:
+def _pair(rows: Any) -> Any:
     """Rows as pairs of siblings: (..., n, k) as (..., n / 2, 2, k)."""
     *leading, count, length = rows.shape
     return rows.reshape(*leading, count // 2, 2, length)
 
 
-def _pair_others(rows: FieldArray) -> FieldArray:
+def _pair_others(rows: Any) -> Any:
     """Pairs of rows, each in the place of its sibling."""
     return _pair(rows)[:, ::-1]
 
 
-def _resize(field: Field, x: FieldArray, length: int) -> FieldArray:
+def _resize(field: Any, x: Any, length: int) -> Any:
     """Rows of another length: truncated, or padded with zeros."""
     return field._wrap(polynomials.resize(field.prime, x.data, length))

@@ -7,18 +7,15 @@ otherwise (`polynomials.multiply_in_any_field`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from gpu_executor.errors import ArgumentShapeError, ElementDivisionError
 from gpu_executor.ops import polynomials
 
-if TYPE_CHECKING:
-    from gpu_executor.fields.field import Field, FieldArray
 
-
-def divide(field: Field, a: FieldArray, b: FieldArray) -> tuple[FieldArray, FieldArray]:
+def divide(field: Any, a: Any, b: Any) -> tuple[Any, Any]:
     """Quotient and remainder of the rows of `a` by one polynomial, arrays of `field` in its form.
 
     The reversed quotient is the power series of the reversed dividend times the inverse of that of
@@ -50,7 +47,7 @@ def divide(field: Field, a: FieldArray, b: FieldArray) -> tuple[FieldArray, Fiel
     return quotient.copy(), a[..., :degree] - low
 
 
-def _find_degree(field: Field, b: FieldArray) -> int:
+def _find_degree(field: Any, b: Any) -> int:
     """The index of the last coefficient that is not 0."""
     found = np.flatnonzero(~field.equal(b, 0))
     if not found.size:
@@ -61,7 +58,7 @@ def _find_degree(field: Field, b: FieldArray) -> int:
     return int(found[-1])
 
 
-def invert_series(field: Field, f: FieldArray, terms: int) -> FieldArray:
+def invert_series(field: Any, f: Any, terms: int) -> Any:
     """The first terms of the power series 1 / f; the constant term of f is not 0.
 
     Each step doubles the number k of terms g that are right: f g is 1 + X^k e modulo X^(2k), and
@@ -77,11 +74,11 @@ def invert_series(field: Field, f: FieldArray, terms: int) -> FieldArray:
     return inverse[:terms]
 
 
-def multiply(field: Field, a: FieldArray, b: FieldArray) -> FieldArray:
+def multiply(field: Any, a: Any, b: Any) -> Any:
     """The product of polynomials, in any field."""
     return field._wrap(polynomials.multiply_in_any_field(field.prime, a.data, b.data))
 
 
-def multiply_middle(field: Field, a: FieldArray, b: FieldArray, half: int) -> FieldArray:
+def multiply_middle(field: Any, a: Any, b: Any, half: int) -> Any:
     """The coefficients half .. 2 half - 1 of a product, in any field."""
     return field._wrap(polynomials.multiply_middle(field.prime, a.data, b.data, half))
