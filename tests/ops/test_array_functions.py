@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import operator
 import pickle
@@ -204,3 +205,47 @@ def test_types_in_the_other_byte_order(gpu: Gpu) -> None:
     made = x.astype(">i2")
     assert made.dtype == np.dtype(np.int16) and made.tolist() == [0, 1, 2]
     assert x.sum(dtype=">i4").tolist() == 3
+
+
+def test_sums_of_floats_are_as_near_on_every_backend(gpu: Gpu) -> None:
+    """NumPy itself adds float16 in float16, and pairwise along the last axis alone."""
+    halves, ones = np.ones((5000, 2), np.float16), np.ones((1 << 16, 1), np.float32)
+    with gx.CpuBackend() as cpu:
+        for device in (gpu, cpu):
+            assert device.to_device(halves).sum(axis=0).tolist() == [5000, 5000]
+            wide = device.to_device(ones * np.float32(0.1)).broadcast_to((1 << 16, 3))
+            found = wide.sum(axis=0).numpy()
+            np.testing.assert_allclose(found, 6553.6, rtol=20 * float(np.finfo(np.float32).eps))
+            assert wide[:0].sum(axis=0, keepdims=True).tolist() == [[0, 0, 0]]
+
+
+def test_assignments_that_no_order_makes_right_are_refused(gpu: Gpu) -> None:
+    x = gpu.to_device(np.arange(6))
+    with pytest.raises(ArgumentShapeError, match="cannot be broadcast"):
+        x.reshape(2, 3)[...] = x.reshape(3, 2)
+    repeated = x[0].broadcast_to((2, 3))
+    with pytest.raises(ArgumentValueError, match="repeats elements"):
+        repeated[...] = 3
+    with pytest.raises(ArgumentValueError, match="repeats elements"):
+        repeated.fill(3)
+    assert x.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_places_of_items_and_copies(gpu: Gpu) -> None:
+    x = gpu.to_device(np.arange(6).reshape(2, 3))
+    assert (x.item(-1), x.item(4), x.item(1, -1), x.item((0, 1))) == (5, 4, 5, 1)
+    with pytest.raises(IndexError, match="6 is no place in 6 elements"):
+        x.item(6)
+    copied = copy.copy(x)
+    x[...] = 0
+    assert isinstance(copied, gx.DeviceArray) and copied.item(-1) == 5
+    assert (gpu.to_device(np.zeros(2, bool)) < 2**64).tolist() == [True, True]
+
+
+def test_elements_of_a_field_are_not_compared_with_device_arrays(gpu: Gpu) -> None:
+    field = gx.fields.GOLDILOCKS
+    x, f = gpu.to_device(np.array([1, 2, 3])), field([1, 2, 3])
+    for compare in (operator.eq, operator.ne):
+        for one, other in ((f, x), (x, f), (gpu.to_device(f), x)):
+            with pytest.raises(ArgumentTypeError, match="must be a FieldArray or an integer"):
+                compare(one, other)

@@ -109,6 +109,20 @@ def test_explain_says_which_code_runs(
     )
 
 
+def test_operations_without_elements(backend: gx.WgpuExecutor) -> None:
+    """WebGPU refuses to bind the empty range of an array whose elements have several words."""
+    field = fields.GOLDILOCKS
+    one, none = backend.to_device(field([1])), backend.to_device(field.zeros((0, 8)))
+    quotient, rest = field.poly_divmod(one, backend.to_device(field([1, 2, 3])))
+    assert (quotient.tolist(), rest.tolist()) == ([], [1, 0])
+    for made, shape in (
+        (field.ntt(none), (0, 8)),
+        (field.poly_mul(none, none), (0, 15)),
+        (field.poly_eval(one, backend.to_device(field.zeros(0))), (0,)),
+    ):
+        assert made.shape == shape and made.tolist() == []
+
+
 @pytest.mark.parametrize("dtype", ["u4", "f4", "u8"])
 def test_sort(backend: gx.WgpuExecutor, dtype: str) -> None:
     check_sort(backend, dtype)

@@ -122,7 +122,10 @@ class DeviceArray(ArrayOperators):
             return self.numpy().item()
         at = cast("Shape", index[0] if len(index) == 1 and np.iterable(index[0]) else index)
         if len(at) == 1 and self.ndim != 1:
-            at = tuple(map(int, np.unravel_index(operator.index(at[0]), self.shape)))
+            place = operator.index(at[0])
+            if not -self.size <= place < self.size:
+                raise IndexError(f"item: {place} is no place in {self.size} elements")
+            at = tuple(map(int, np.unravel_index(place % self.size, self.shape)))
         return self[at].numpy().item()
 
     def copy(self) -> DeviceArray:
@@ -213,6 +216,9 @@ class DeviceArray(ArrayOperators):
 
     def __float__(self) -> float:
         return float(self.numpy())
+
+    def __copy__(self) -> DeviceArray:
+        return self.copy()
 
     def __deepcopy__(self, _memo: object) -> DeviceArray:
         return self.copy()

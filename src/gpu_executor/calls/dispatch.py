@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.arrays.device_array import DeviceArray, Shape
-from gpu_executor.arrays.overlaps import is_same_view, may_overlap
+from gpu_executor.arrays.overlaps import is_same_view, may_overlap, overlaps_itself
 from gpu_executor.calls.arguments import as_numbers, convert_assigned
 from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.errors import ArgumentTypeError
+from gpu_executor.errors import ArgumentTypeError, ArgumentValueError
 from gpu_executor.kernel import Kernel
 
 T = TypeVar("T")
@@ -58,6 +58,13 @@ class Dispatch:
     each other, which is 1 or, of coefficients, the degree of an extension. A device then runs a
     dispatch on arrays larger than a binding in parts. An array of k times `count` elements has k
     for each one; a shorter array repeats, or is read whole. A status word is an index."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no work-group would run."""
+        if self.groups is not None:
+            return self.groups == 0
+        return not self.count and self.kernel.grid is None
 
 
 @dataclass(slots=True, eq=False)
@@ -258,6 +265,11 @@ def assign_array(target: DeviceArray, value: Any) -> None:
 def make_assignment(target: DeviceArray, value: Any) -> list[Step]:
     """The copy that `assign_array` submits; none if the value is the target itself."""
     device: ArrayDevice = target.storage.device
+    if overlaps_itself(target.make_pattern()):
+        raise ArgumentValueError(
+            "assignment: the array that is written to repeats elements, as broadcast_to makes "
+            "them; copy() makes one that does not"
+        )
     if not isinstance(value, DeviceArray):
         source = device.put(convert_assigned(value, target.dtype))
     elif value.dtype != target.dtype:

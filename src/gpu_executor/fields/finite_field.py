@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.calls.arguments import describe, is_masked, iterate, parse_shape
 from gpu_executor.calls.dispatch import ArrayDevice
 from gpu_executor.common.value_keys import ByIdentity
@@ -230,14 +231,16 @@ class FiniteFieldArray(ElementArray):
         """Element by element, as an array of booleans on the host.
 
         Integers and what else stands for elements are compared modulo p; booleans and floats count
-        as the integers that they are equal to. Nothing else equals an element.
+        as the integers that they are equal to. Nothing else equals an element; a device array of
+        integers is refused.
         """
+        is_refused = isinstance(other, FiniteFieldArray | DeviceArray)
         other = _to_integers(other)
         field = self._find_field(other)
         try:
             values = field._load_values(other, self)
         except (ArgumentTypeError, ArgumentShapeError):
-            if isinstance(other, FiniteFieldArray):
+            if is_refused:
                 raise
             return np.zeros(self.shape, np.bool_)
         return field.equal(self, values)

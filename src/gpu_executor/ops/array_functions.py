@@ -98,7 +98,12 @@ def call_ufunc(function: np.ufunc, inputs: Sequence[Any], out: Any = None) -> An
             if function not in COMPARISONS or dtype.kind not in "biu":
                 raise
             # The number is beyond the type: the result does not depend on the elements.
-            zeros = [np.zeros((), a.dtype) if isinstance(a, DeviceArray) else a for a in inputs]
+            zeros = [
+                np.zeros((), np.int64 if a.dtype == BOOL else a.dtype)
+                if isinstance(a, DeviceArray)
+                else a
+                for a in inputs
+            ]
             constant = device.put(np.asarray(function(*zeros)))
             return _finish(name, out, constant.broadcast_to(shape).copy())
     is_direct = out is not None and out.dtype == dtypes[-1] and _is_apart(out, arrays)

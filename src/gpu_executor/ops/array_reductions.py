@@ -55,8 +55,21 @@ def reduce_axes(
     `np.logical_or` or `np.logical_and`. The result has the type `dtype`, and no element of it is
     made of none, unless the function has an identity."""
     with np.errstate(all="ignore"):
+        if function is np.add and dtype.kind == "f":
+            return _add_pairwise(array, axes, dtype, keepdims=keepdims)
         made = function.reduce(array, axis=tuple(axes), dtype=dtype, keepdims=keepdims)
     return np.asarray(made)
+
+
+def _add_pairwise(array: Any, axes: Sequence[int], dtype: DType, *, keepdims: bool) -> Any:
+    """Sums of floats. NumPy adds pairwise along the last axis alone, and float16 in float16."""
+    kept = [axis for axis in range(array.ndim) if axis not in axes]
+    shape = [array.shape[axis] for axis in kept]
+    rows = np.transpose(array, (*kept, *axes)).astype(np.result_type(dtype, np.float32), order="C")
+    sums = np.add.reduce(rows.reshape(*shape, -1), axis=-1) if array.size else np.zeros(shape)
+    if keepdims:
+        sums = sums.reshape([1 if axis in axes else n for axis, n in enumerate(array.shape)])
+    return np.asarray(sums).astype(dtype)
 
 
 @reduce_axes.by_steps

@@ -20,6 +20,7 @@ from gpu_executor.calls.dispatch import (
     Algorithms,
     ArrayCopy,
     DeviceGraph,
+    Dispatch,
     assign_array,
     copy_array,
     is_same_array,
@@ -185,8 +186,10 @@ class StepDevice(ABC):
     def submit(self, steps: Sequence[DeviceStep]) -> None:
         """Run steps in order, after everything submitted before; returns at once.
 
-        While this thread records a graph, the steps become part of the graph instead.
+        While this thread records a graph, the steps become part of the graph instead. Dispatches
+        without elements are left out: WebGPU refuses the empty ranges that they would bind.
         """
+        steps = [each for each in steps if not (isinstance(each, Dispatch) and each.is_empty)]
         if self._capture.steps is not None:
             self._capture.steps += steps
             return
