@@ -50,10 +50,11 @@ def overlaps_itself(array: Array) -> bool:
 
 
 def is_same_view(a: Array, b: Array) -> bool:
-    """Whether element i of both arrays is the same memory, for every i."""
-    compared = ("data", "shape", "strides", "typestr")
+    """Whether element i of both arrays is the same memory, for every i; contiguous arrays may have
+    other shapes."""
+    compared = ("data", "strides", "typestr")
     one, other = a.__array_interface__, b.__array_interface__
-    return all(one[key] == other[key] for key in compared)
+    return a.size == b.size and all(one[key] == other[key] for key in compared)
 
 
 def find_address_range(array: Array) -> tuple[int, int]:

@@ -279,7 +279,7 @@ def make_assignment(target: DeviceArray, value: Any) -> list[Step]:
     else:
         source = value
     if source.storage is target.storage:
-        if is_same_array(source, target):
+        if source.shape == target.shape and is_same_array(source, target):
             return []
         if may_overlap(source.make_pattern(), target.make_pattern()):
             source = copy_array(source)
