@@ -503,8 +503,8 @@ def test_sponges_of_any_layout_are_the_same_in_both_forms(
 
 def test_a_gpu_hashes_few_rows_with_groups_and_many_without() -> None:
     info = dataclasses.replace(describe_device(), kind="discrete", execution_lanes=256)
-    most = 256 * MAX_GROUPED_LOAD // 16
     permutation = rpo().permutation
+    most = 256 * MAX_GROUPED_LOAD["rescue"] // 16
     assert choose_lanes(info, permutation, most) == 16
     assert choose_lanes(info, permutation, most + 1) == 1
     assert choose_lanes(dataclasses.replace(info, kind="cpu"), permutation, 1) == 1
@@ -527,7 +527,7 @@ def test_both_forms_hash_the_levels_of_a_tree(monkeypatch: pytest.MonkeyPatch) -
     expected = gx.MerkleTree(leaves, hash=hashed).root
 
     def describe(info: DeviceInfo) -> DeviceInfo:
-        return dataclasses.replace(info, kind="discrete", execution_lanes=128 // MAX_GROUPED_LOAD)
+        return dataclasses.replace(info, kind="discrete", execution_lanes=128)
 
     with open_described_gpu(describe) as device:
         tree = gx.MerkleTree(device.to_device(leaves), hash=hashed)

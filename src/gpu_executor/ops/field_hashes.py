@@ -44,10 +44,21 @@ MAX_COLUMN_BITS = 31
 """Bits of the largest modulus whose columns are uint64."""
 MAX_UNROLLED_WIDTH = 6
 """Numbers of several words that a GPU keeps in registers."""
-MAX_GROUPED_LOAD = 1
+MAX_GROUPED_LOAD = {"poseidon2": 1, "poseidon": 4, "rescue": 32}
 """Invocations of groups, for each one that a device executes at the same time, up to which groups
-absorb rows. To be measured: 1 is where each row's own invocation begins to leave nothing idle that
-its group would use."""
+absorb rows, by the module of the permutation. The times of groups relative to those of single
+invocations, by that load (NVIDIA H200, one permutation of each state; 0: one state):
+
+    load                              0     1     2     4     8     16    31
+    Poseidon2, BabyBear, width 16     0.86  0.84  0.87  0.94  1.01  1.27  1.21
+    Poseidon2, Goldilocks, width 12   0.90  0.94  1.06  1.05  1.66  3.23  4.15
+    Poseidon2, BN254, width 3         0.77  0.78  1.11  1.90  2.78  3.12  3.22
+    Poseidon, Goldilocks, width 12    0.28  0.29  0.31  0.38  0.61  1.09  1.70
+    Rescue, Goldilocks, width 12      0.08  0.08  0.10  0.14  0.24  0.44  0.81
+
+A Merkle tree of 2^20 leaves by Poseidon of BN254 took 15.9 ms without groups, 14.2 ms with a load
+of 1, and 14.1 ms with 2 and 4; one by Poseidon2 of BabyBear 2.5 ms with any of them.
+"""
 MAX_GROUP_WORK_GROUP = 64
 """Invocations of a work-group of groups; of numbers of 26 limbs they need 13 KiB of shared memory,
 and every device has 16 KiB."""
@@ -282,8 +293,10 @@ def choose_lanes(info: DeviceInfo, permutation: HashPermutation, count: int) -> 
     that would be idle otherwise. A CPU runs the invocations of a group one after another.
     """
     lanes = count_lanes(permutation.module, permutation.width)
-    fits = count * lanes <= MAX_GROUPED_LOAD * info.parallelism
-    return lanes if fits and info.kind != "cpu" else 1
+    if lanes == 1 or info.kind == "cpu":
+        return 1
+    most = MAX_GROUPED_LOAD[permutation.module] * info.parallelism
+    return lanes if count * lanes <= most else 1
 
 
 def _is_unrolled(device: ArrayDevice, permutation: HashPermutation, lanes: int) -> bool:
