@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
+import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from flint import fmpz
 
 import gpu_executor as gx
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.fields import (
     BABYBEAR,
+    BLS12_381_FR,
     BN254_FR,
     GOLDILOCKS,
     KOALABEAR,
     MERSENNE31,
+    SECP256K1_FQ,
     Field,
     FieldArray,
 )
@@ -425,6 +430,34 @@ def test_kernels_of_gpus_hash_as_the_host(
 def test_groups_of_gpus_hash_as_the_host(like_a_gpu: gx.PersistentVulkanBackend, name: str) -> None:
     """With limbs of both kinds."""
     check_on_device(like_a_gpu, MAKERS[name]())
+
+
+@pytest.mark.parametrize("field", [BLS12_381_FR, SECP256K1_FQ], ids=lambda each: each.name)
+def test_primes_near_a_power_of_two_hash_as_the_host(
+    like_a_gpu: gx.PersistentVulkanBackend, field: Field
+) -> None:
+    """Numbers of a state would need one more f64 limb than elements."""
+    generator = random.Random(1)
+    constants, matrix = (
+        [[generator.randrange(field.modulus) for _ in range(3)] for _ in range(rows)]
+        for rows in (3, 3)
+    )
+    check_on_device(like_a_gpu, Poseidon(field, 3, (2, 1), constants, matrix))
+
+
+def find_prime_below(bound: int) -> int:
+    return next(each for each in range(bound - 1, 1, -2) if fmpz(each).is_prime())
+
+
+def test_elements_are_at_most_a_limb_from_their_numbers() -> None:
+    """As n_to_element in glsl/families/wide_limb_form.glsl needs it."""
+    largest = [find_prime_below(1 << 32 * words) for words in (2, 3, 8, 12, 13, 16, 21)]
+    for modulus, width, f64_limbs in itertools.product(largest, (2, 32), (False, True)):
+        prime = Field(modulus).prime
+        kind = field_hash_kernels.hash_family(prime, "poseidon", width, f64_limbs=f64_limbs)
+        limbs = field_hash_kernels.hash_limbs(prime, width, kind)
+        assert limbs is not None
+        assert 0 < limbs.shift <= limbs.bits
 
 
 # --- groups of invocations ---

@@ -18,6 +18,7 @@ from gpu_executor.kernels.families import (
     LIMB_FORM_BITS,
     family,
     family_constants,
+    family_limbs,
     family_push,
     module_family,
     module_name,
@@ -57,7 +58,7 @@ def hash_kernel(
     `parameters` are the permutation's own specialization constants. Push words: the length of a
     row, the rate, the layout, the numbers of blocks and of outputs (glsl/field_hashes/sponge.glsl).
     """
-    kind = module_family(prime, module, f64_limbs=f64_limbs)
+    kind = hash_family(prime, module, width, f64_limbs=f64_limbs)
     code = module_name(kind, module, grouped=lanes > 1)
     interface = load_interface(code)
     limbs = hash_limbs(prime, width, kind)
@@ -89,6 +90,22 @@ def count_lanes(module: str, width: int) -> int:
     return 1 << (width - 1).bit_length() if module in GROUPED_HASHES else 1
 
 
+def hash_family(prime: Prime, module: str, width: int, *, f64_limbs: bool) -> str:
+    """Return the family of the kernel of a permutation.
+
+    That of f64 limbs only where numbers need as many limbs as elements do: with one more, products
+    on integer limbs take less time, and an element would be more than a limb away from its number,
+    which glsl/families/wide_limb_form.glsl does not convert. So elements of 255 and 256 bits have
+    integer limbs, and those of 254 bits f64 limbs.
+    """
+    kind = module_family(prime, module, f64_limbs=f64_limbs)
+    if kind == "f64_limbs":
+        limbs = hash_limbs(prime, width, kind)
+        if limbs is not None and limbs.count > family_limbs(prime, kind).count:
+            return family(prime)
+    return kind
+
+
 def hash_limbs(prime: Prime, width: int, kind: str) -> LimbLayout | None:
     """Return the limbs of the numbers of a state; None in families whose elements are one integer.
 
@@ -116,7 +133,7 @@ def encode_numbers(
 ) -> npt.NDArray[np.unsignedinteger]:
     """Return elements as the kernel of a module reads its constants: elements in the prime's form,
     or limbs in Montgomery form with the factor M."""
-    kind = module_family(prime, module, f64_limbs=f64_limbs)
+    kind = hash_family(prime, module, width, f64_limbs=f64_limbs)
     limbs = hash_limbs(prime, width, kind)
     if limbs is None:
         return words.from_ints(prime, [prime.in_form(value) for value in values])
@@ -132,7 +149,7 @@ def encode_initial(
     """Return an initial state as the kernel of a module reads it, with the factor that converts
     elements to numbers: the number of the element M / R has the limbs of M^2 / R."""
     values = list(state)
-    limbs = hash_limbs(prime, width, module_family(prime, module, f64_limbs=f64_limbs))
+    limbs = hash_limbs(prime, width, hash_family(prime, module, width, f64_limbs=f64_limbs))
     if limbs is not None:
         factor = 1 << limbs.bits * limbs.count
         values.append(factor * prime.r_inverse % prime.modulus)

@@ -21,12 +21,13 @@ from gpu_executor.device_info import DeviceInfo
 from gpu_executor.device_profiles import get_profile
 from gpu_executor.errors import DeviceLacksError
 from gpu_executor.kernel import Kernel
-from gpu_executor.kernels.families import PACKED_ELEMENTS, module_family
+from gpu_executor.kernels.families import PACKED_ELEMENTS
 from gpu_executor.kernels.field_hashes import (
     count_iterations,
     count_lanes,
     encode_initial,
     encode_numbers,
+    hash_family,
     hash_kernel,
     is_wide,
 )
@@ -187,7 +188,7 @@ def _absorb_by_steps(
         f64_limbs=f64_limbs,
         lanes=lanes,
     )
-    kind = module_family(prime, permutation.module, f64_limbs=f64_limbs)
+    kind = hash_family(prime, permutation.module, permutation.width, f64_limbs=f64_limbs)
     options: dict[str, Any] = {"f64_limbs": f64_limbs, "module": permutation.module}
     width, state = permutation.width, absorption.initial
     initial = device.cache(
