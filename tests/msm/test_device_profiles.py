@@ -9,7 +9,7 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.device_profiles import AMD, DEFAULT, SWIFTSHADER, get_profile
-from gpu_executor.msm.parts import MemoryMeter, plan_whole
+from gpu_executor.msm.parts import plan_whole
 from gpu_executor.msm.plan import (
     DEVICE_COSTS,
     SET_COSTS,
@@ -21,6 +21,7 @@ from gpu_executor.msm.plan import (
     plan_tables,
 )
 from gpu_executor.msm.stages import Msm
+from gpu_executor.steps.dry_device import DryDevice
 from tests.support.plans import H200_LANES, describe_device
 
 G1, G2 = gx.curves.BLS12_381_G1.key, gx.curves.BLS12_381_G2.key
@@ -49,7 +50,7 @@ def test_groups_accumulate_few_entries_and_all_points_over_extensions_on_amd(
     for curve in (G1, G2):
         plan = plan_msm(points, 1, 255)
         info = make_info(vendor)
-        sums = Msm(MemoryMeter(info), curve, plan).make_sums()
+        sums = Msm(DryDevice(info), curve, plan).make_sums()
         few = plan.entries < count_grouped_entries(info)
         assert sums.grouped == (few or (vendor == "AMD" and curve is G2))
 
@@ -64,7 +65,7 @@ def test_windows_follow_what_an_addition_costs() -> None:
     amd, other = (make_info(vendor) for vendor in ("AMD", "NVIDIA"))
     windows = [
         [
-            plan_whole(MemoryMeter(info), G2, 1 << 18, 1, 255, None, shares_points=True),
+            plan_whole(DryDevice(info), G2, 1 << 18, 1, 255, None, shares_points=True),
             plan_tables(G2, 1 << 16, info, None, None),
             plan_sets(G2, 64, 128, info, 1 << 28),
         ]

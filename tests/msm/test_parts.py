@@ -10,13 +10,13 @@ import gpu_executor as gx
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.msm import parts as msm_parts
 from gpu_executor.msm.parts import (
-    MemoryMeter,
     MsmParts,
     measure_memory,
     plan_parts,
     split_evenly,
 )
 from gpu_executor.msm.plan import MsmPlan, plan_msm, with_rounds
+from gpu_executor.steps.dry_device import DryDevice
 
 G1 = gx.curves.BLS12_381_G1.key
 GIB = 1 << 30
@@ -38,7 +38,7 @@ def info() -> DeviceInfo:
 
 
 def plan(info: DeviceInfo, points: int, memory: int, **options: bool) -> MsmParts:
-    return plan_parts(G1, plan_msm(points, 1, 255), MemoryMeter(info), memory, **options)
+    return plan_parts(G1, plan_msm(points, 1, 255), DryDevice(info), memory, **options)
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 100])
@@ -98,7 +98,7 @@ def test_scalars_of_the_host_are_copied_in_slices(
     """Of many points, and of fewer where a device adds them faster."""
     key, memory = getattr(gx.curves, curve).key, 1000 * GIB
     whole = dataclasses.replace(plan_msm(1 << log_points, 1, 127), rounds=rounds)
-    gpu, cpu = MemoryMeter(info), MemoryMeter(dataclasses.replace(info, kind="cpu"))
+    gpu, cpu = DryDevice(info), DryDevice(dataclasses.replace(info, kind="cpu"))
     gpu.f64_limbs = f64_limbs
     assert plan_parts(key, whole, gpu, memory, copies_scalars=True).slices == slices
     assert plan_parts(key, whole, gpu, memory).slices is None
@@ -109,7 +109,7 @@ def test_the_buckets_of_all_slices_fit_a_binding(info: DeviceInfo) -> None:
     key, whole = gx.curves.BN254_G1.key, plan_msm(1 << 21, 1, 254)
     _, largest = measure_memory(key, whole, info, copies_points=False)
     limits = dataclasses.replace(info.limits, max_storage_buffer_range=largest)
-    device = MemoryMeter(dataclasses.replace(info, limits=limits))
+    device = DryDevice(dataclasses.replace(info, limits=limits))
     device.f64_limbs = True
     found = plan_parts(key, whole, device, 1000 * GIB, copies_scalars=True)
     assert found.slices == (1 << 21,)
@@ -153,17 +153,17 @@ def test_points_of_the_host_are_copied_in_parts(info: DeviceInfo) -> None:
 
 def test_batches_are_divided_before_the_points_are(info: DeviceInfo) -> None:
     whole = dataclasses.replace(plan_msm(4096, 4096, 255))
-    found = plan_parts(G1, whole, MemoryMeter(info), 100 * GIB)
+    found = plan_parts(G1, whole, DryDevice(info), 100 * GIB)
     assert found.part.entries <= msm_parts.MAX_ENTRIES
     assert found.part.points == 4096 and len(found.batch_ranges) == found.count > 1
-    smaller = plan_parts(G1, whole, MemoryMeter(info), GIB)
+    smaller = plan_parts(G1, whole, DryDevice(info), GIB)
     assert smaller.part.points == 4096 and smaller.part.batch < found.part.batch
     assert "would exceed 75%" in str(smaller)
 
 
 def test_the_window_of_a_table_stays(info: DeviceInfo) -> None:
     whole = MsmPlan(1 << 22, 1, 255, 20, tables=2)
-    found = plan_parts(G1, whole, MemoryMeter(info), 2 * GIB, has_table=True)
+    found = plan_parts(G1, whole, DryDevice(info), 2 * GIB, has_table=True)
     assert found.count > 1
     assert (found.part.window_bits, found.part.tables) == (20, 2)
     assert "window: 20 bits, fixed by the table" in str(found)
@@ -194,16 +194,16 @@ def test_only_a_call_that_makes_tables_has_memory_for_their_denominators(info: D
 
 def test_rounds_run_where_their_arrays_fit(info: DeviceInfo) -> None:
     whole = with_rounds(plan_msm(1 << 22, 1, 255), info)
-    found = plan_parts(G1, whole, MemoryMeter(info), 100 * GIB)
+    found = plan_parts(G1, whole, DryDevice(info), 100 * GIB)
     assert found.part.rounds == 4 and found.count == 1
     assert "rounds: 4 of affine additions" in str(found)
-    less = plan_parts(G1, whole, MemoryMeter(info), 10 * GIB)
+    less = plan_parts(G1, whole, DryDevice(info), 10 * GIB)
     assert less.part.rounds == 0 and less.count == 1 and less.nbytes < found.nbytes
     assert "rounds: none of affine additions: with them" in str(less)
-    kept = plan_parts(G1, whole, MemoryMeter(info), 50 * GIB)
+    kept = plan_parts(G1, whole, DryDevice(info), 50 * GIB)
     assert kept.records and "bytes would not be kept for the next call" in str(kept)
     long = with_rounds(plan_msm(1 << 24, 1, 255), info)
-    larger = plan_parts(G1, long, MemoryMeter(info), 100 * GIB)
+    larger = plan_parts(G1, long, DryDevice(info), 100 * GIB)
     assert larger.part.rounds == 0  # the sums of the first round exceed a storage buffer
-    streamed = plan_parts(G1, long, MemoryMeter(info), 100 * GIB, copies_points=True)
+    streamed = plan_parts(G1, long, DryDevice(info), 100 * GIB, copies_points=True)
     assert streamed.count == 4 and streamed.part.rounds == 4

@@ -30,7 +30,7 @@ from gpu_executor.kernels.curves import (
     count_lanes,
 )
 from gpu_executor.msm import stages
-from gpu_executor.msm.parts import MemoryMeter, choose_slices, copies_late, plan_parts, plan_whole
+from gpu_executor.msm.parts import choose_slices, copies_late, plan_parts, plan_whole
 from gpu_executor.msm.plan import (
     DEVICE_COSTS,
     SET_COSTS,
@@ -49,6 +49,7 @@ from gpu_executor.ops import matrices, points, scans
 from gpu_executor.ops.block_transforms import LOG_TILE
 from gpu_executor.ops.sort import sort
 from gpu_executor.plan.plan import choose_elements_per_invocation, count_large_call
+from gpu_executor.steps.dry_device import DryDevice
 from gpu_executor.vulkan import device
 from gpu_executor.vulkan.binding import Arena, vk
 from gpu_executor.vulkan.device import CORE_PROPERTIES, count_execution_lanes
@@ -60,12 +61,6 @@ G1, G2, BN254 = (
     curve.key for curve in (gx.curves.BLS12_381_G1, gx.curves.BLS12_381_G2, gx.curves.BN254_G1)
 )
 GIB = 1 << 30
-
-
-class F64Meter(MemoryMeter):
-    """A device whose products are faster with f64 limbs."""
-
-    f64_limbs = True
 
 
 def make_info(lanes: int = 0, subgroup: int = 32, kind: Kind = "discrete") -> DeviceInfo:
@@ -224,16 +219,16 @@ def test_stages_of_an_h200() -> None:
         plan = plan_msm(1 << log_points, 1, 255)
         grouped = plan.entries < 1 << 18
         for curve, degree in ((G1, 1), (G2, 2)):
-            sums = Msm(MemoryMeter(H200), curve, plan).make_sums()
+            sums = Msm(DryDevice(H200), curve, plan).make_sums()
             wanted = (1 << 17) // (4 * degree if grouped else degree)
             assert sums.length == max(-(-plan.entries // wanted), 8 if grouped else 32)
-        with_f64_limbs = Msm(F64Meter(H200), BN254, plan).make_sums()
+        with_f64_limbs = Msm(DryDevice(H200, f64_limbs=True), BN254, plan).make_sums()
         if not grouped:
             assert with_f64_limbs.length == max(-(-plan.entries // (132 * 12 * 32 * 2)), 32)
         for places in (1, 1000, 1 << 16, (1 << 16) + (1 << 15), 1 << 17, 1 << 20):
             length = min(max(places * 4 // (1 << 17), 2), 4)
             assert choose_block_length(places, 4, H200) == length
-    rounds = AffineRounds(MemoryMeter(H200), G1, 1 << 24, 1 << 16, 2)
+    rounds = AffineRounds(DryDevice(H200), G1, 1 << 24, 1 << 16, 2)
     assert rounds._invocations == [132 * 16 * 32 * 2, ((1 << 22) + (1 << 16)) // 32]
     assert with_rounds(plan_msm(1 << 22, 1, 255), H200).rounds == 4
     assert with_rounds(plan_msm(1 << 20, 1, 255), H200).rounds == 2
@@ -253,7 +248,7 @@ def test_slices_of_an_h200() -> None:
 
 @on_others
 def test_all_entries_are_accumulated(info: DeviceInfo) -> None:
-    for meter in (MemoryMeter(info), F64Meter(info)):
+    for meter in (DryDevice(info), DryDevice(info, f64_limbs=True)):
         for curve in (G1, G2, BN254):
             for count in (1, 7, 1000, 1 << 14, 1 << 18, 1 << 22):
                 plan = plan_whole(meter, curve, count, 1, 255, None, shares_points=True)

@@ -19,7 +19,7 @@ from gpu_executor.kernels.modules import SpecId
 from gpu_executor.primes import BLS12_381_FQ, Prime, words
 from gpu_executor.vulkan import binding, prepared_call
 from gpu_executor.vulkan.disk_cache import PipelineFiles
-from gpu_executor.vulkan.pipeline import PipelineCache
+from gpu_executor.vulkan.pipeline_cache import PipelineCache
 from gpu_executor.vulkan.session import Session
 from gpu_executor.vulkan.slot import MAX_RECORDINGS
 from tests.conftest import CHUNK, OpenGpu, elements, on_both_paths

@@ -216,6 +216,11 @@ class ArrayDevice(Protocol):
     def cache(self, key: Hashable, make: Callable[[], T]) -> T:
         """The cached value of the key, such as a table on the device; made if there is none."""
 
+    def compile_ahead(self, dispatches: Sequence[Dispatch]) -> None:
+        """Begin to compile what dispatches need that will be submitted soon, where that happens in
+        other threads; returns at once. The arrays of the dispatches may be those of a device that
+        runs nothing."""
+
     def submit(self, steps: Sequence[Step]) -> None:
         """Run steps in order, after everything submitted before; returns at once."""
 

@@ -24,7 +24,7 @@ from gpu_executor.errors import GpuError, NoDeviceError
 from gpu_executor.vulkan.device import EXECUTABLE_PROPERTIES, Device, describe_device
 from gpu_executor.vulkan.executable_statistics import read_statistics
 from gpu_executor.vulkan.instance import Instance
-from gpu_executor.vulkan.pipeline import RADV, destroy_pipeline, make_pipeline
+from gpu_executor.vulkan.pipeline import RADV, destroy_pipeline, make_pipeline, prepare_code
 
 FAMILY_VARIABLE = "RADV_FORCE_FAMILY"
 DEFAULT_FAMILIES = ("navi21", "vega10")
@@ -153,12 +153,13 @@ def compile_request(device: Device, request: PipelineRequest) -> PipelineFigures
     with tempfile.TemporaryFile("w+") as printed:
         with _redirect_stderr(printed):
             try:
-                pipeline = make_pipeline(
-                    device,
+                code = prepare_code(
+                    device.info,
                     request.kernel,
                     request.constants,
                     params_in_buffer=request.params_in_buffer,
                 )
+                pipeline = make_pipeline(device, code)
             except GpuError as error:
                 return dataclasses.replace(what, error=str(error))
             try:

@@ -57,7 +57,6 @@ from gpu_executor.kernels.families import SCALAR_FAMILIES, family
 from gpu_executor.kernels.field_hashes import MAX_CODES
 from gpu_executor.kernels.modules import SpecId, get_module_names
 from gpu_executor.msm.fixed_base import FixedBase
-from gpu_executor.msm.parts import MemoryMeter
 from gpu_executor.msm.plan import plan_sets
 from gpu_executor.msm.run import run_on_device, run_sets, run_tables
 from gpu_executor.msm.tables import make_multiples, make_table, to_tables
@@ -72,6 +71,7 @@ from gpu_executor.plan.plan import choose_work_groups
 from gpu_executor.primes import NAMED
 from gpu_executor.soak.kernels import KERNELS as SOAK_KERNELS
 from gpu_executor.steps.dispatch_sizes import choose_constants, choose_sizes
+from gpu_executor.steps.dry_device import DryDevice
 from gpu_executor.steps.step_binder import STRIDED_COPY_WORK_GROUP
 from gpu_executor.vulkan.pipeline import Constants, encode_specialization
 
@@ -148,16 +148,14 @@ def _needs_no_product(encoded: bytes) -> bool:
     return number & number - 1 == 0 or number & number + 1 == 0
 
 
-class RecordingDevice(MemoryMeter):
+class RecordingDevice(DryDevice):
     """An `ArrayDevice` that has no memory and remembers the pipelines of what is submitted."""
 
     free_memory = 1 << 40
-    bytes_per_product = math.inf
-    """So fast a memory that rounds of affine additions are worth while."""
 
     def __init__(self, info: DeviceInfo) -> None:
-        super().__init__(info)
-        self.f64_limbs = False
+        # So fast a memory that rounds of affine additions are worth while.
+        super().__init__(info, bytes_per_product=math.inf)
         self.operations: set[Algorithms] = set()
         """The operations that were run."""
         self.requests: dict[Hashable, PipelineRequest] = {}

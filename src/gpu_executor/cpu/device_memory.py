@@ -264,6 +264,9 @@ class CpuMemory:
         else:
             self._capture.operations.append(operation)
 
+    def compile_ahead(self, dispatches: Sequence[Dispatch]) -> None:
+        """Nothing: there are no kernels here."""
+
     def run_operation(
         self, operation: Algorithms, arguments: tuple[Any, ...], options: Mapping[str, Any]
     ) -> Any:

@@ -24,12 +24,12 @@ from gpu_executor.groth16.prover import (
 from gpu_executor.groth16.quotient import Quotient, place_rows
 from gpu_executor.groth16.zkey_file import B1, B2, IC, A, C, H, ZkeyFile
 from gpu_executor.msm.joint import PointSet, make_point_set
-from gpu_executor.msm.parts import MemoryMeter
 from gpu_executor.ops.indexing import gather_rows
 from gpu_executor.ops.point_bytes import GOOD, INFINITE, NOT_BELOW, OFF_CURVE, find_codes
 from gpu_executor.ops.points import AFFINE, make_points
 from gpu_executor.ops.scans import make_elements
 from gpu_executor.primes.glv import Glv, find_cube_root_of_unity
+from gpu_executor.steps.dry_device import DryDevice
 
 Check = Literal["group", "curve", "none"]
 """What is checked of points: that they are on the curve and in the group of prime order, on the
@@ -78,7 +78,7 @@ class KeyLoader:
         """The bytes of a key on the device with those of a proof, and of the largest array, if no
         points are at infinity; nothing runs."""
         zkey, curve = self._zkey, self.curve
-        meter = MemoryMeter(self._device.info)
+        meter = DryDevice(self._device.info)
         images = 1 if self._glv is None else 2
         sets = {}
         for name in SECTIONS:

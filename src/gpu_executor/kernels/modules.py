@@ -50,6 +50,19 @@ def get_module_names() -> dict[str, str]:
     return {entry["spirv"]: name for name, entry in manifest.items()}
 
 
+SLOW_MODULES = frozenset(
+    f"curve{degree}_{operation}"
+    for degree in (1, 2)
+    for operation in ("accumulate", "shift_points", "join_windows", "add_pairs", "to_affine")
+)
+"""Modules that a driver compiles much faster if loops over limbs stay loops. To be measured."""
+
+
+def compiles_slowly(digest: str) -> bool:
+    """Return whether a module is one of those, by its SHA-256."""
+    return get_module_names().get(digest) in SLOW_MODULES
+
+
 def read_data(folder: str, name: str) -> bytes:
     """Read a file of a folder of this package, with the loader of this module, which may be that of
     a zip file. `importlib.resources` would take 6 ms to import."""

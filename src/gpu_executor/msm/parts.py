@@ -7,19 +7,15 @@ computes the part before, and the memory stays bounded. `run.py` runs them.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from gpu_executor.arrays.device_array import DeviceArray, Shape
-from gpu_executor.calls.dispatch import Algorithms, ArrayDevice, Step
+from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.calls.dispatch import ArrayDevice
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.device_profiles import get_profile
 from gpu_executor.kernels.curves import point_limbs
@@ -37,9 +33,9 @@ from gpu_executor.msm.plan import (
 from gpu_executor.msm.prepared import SlicedMsm
 from gpu_executor.msm.stages import Msm
 from gpu_executor.ops.points import AFFINE, get_constants, make_points
-from gpu_executor.plan import round_up_to_class
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.glv import Glv
+from gpu_executor.steps.dry_device import DryDevice
 
 PARTS_IN_FLIGHT = 2
 """Parts that are submitted and not completed: the device computes one, the host prepares the
@@ -64,8 +60,6 @@ RECORDED_SHARE = 0.125
 its arrays stay for the next call."""
 MEMORY_SHARE = 0.75
 """The share of the device's free memory that a call uses."""
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +348,22 @@ def measure_memory(
     """The bytes of all arrays of a part, and of the largest of them; nothing runs. `has_table` says
     that the points are a table of the caller, and `slices` are given if the scalars are copied in
     slices."""
-    meter = MemoryMeter(info)
+    meter = DryDevice(info)
+    run_dry(meter, curve, plan, copies_points=copies_points, has_table=has_table, slices=slices)
+    return meter.nbytes, meter.largest
+
+
+def run_dry(
+    meter: DryDevice,
+    curve: CurveKey,
+    plan: MsmPlan,
+    *,
+    copies_points: bool = False,
+    has_table: bool = False,
+    slices: tuple[int, ...] | None = None,
+) -> DeviceArray:
+    """Make the arrays of a part and submit its dispatches to a device that runs nothing; returns
+    the result. The options are those of `measure_memory`."""
     get_constants(meter, curve)
     shape = (plan.points,) if plan.shares_points else (plan.batch, plan.points)
     scalar_words = -(-curve.order.bit_length() // 32)
@@ -368,75 +377,4 @@ def measure_memory(
         Msm(meter, curve, plan, has_table=has_table).run(points, words, result)
     else:
         SlicedMsm(meter, curve, plan, slices).run(points, lambda each: words[:, each], result)
-    return meter.nbytes, meter.largest
-
-
-class MemoryMeter:
-    """An `ArrayDevice` that counts the bytes of arrays, has no memory and runs nothing."""
-
-    backend = "none"
-    runs_kernels = computes_float64 = True
-    f64_limbs = closed = is_recording = makes_secrets = False
-    bytes_per_product = 0.0
-    free_memory = 0
-
-    def __init__(self, info: DeviceInfo) -> None:
-        self.info = info
-        self.device = self  # it is the storage of its arrays, too
-        self.nbytes = self.largest = 0
-
-    def empty(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
-        made = DeviceArray(shape, dtype, self)
-        self.nbytes += round_up_to_class(made.nbytes)
-        self.largest = max(self.largest, made.nbytes)
-        return made
-
-    def secret_arrays(self, secret: bool = True) -> contextlib.nullcontext[None]:
-        return contextlib.nullcontext()
-
-    def overwrite_secrets(self) -> None: ...
-
-    def keep_memory(self, nbytes: int) -> None: ...
-
-    def put(self, array: npt.NDArray[Any], *, borrow: bool = False) -> DeviceArray:
-        return self.empty(array.shape, array.dtype)
-
-    def put_ahead(self, array: npt.NDArray[Any], *, waits: bool = True) -> DeviceArray:
-        return self.put(array)
-
-    def copy(self, array: DeviceArray) -> DeviceArray:
-        return self.empty(array.shape, array.dtype)
-
-    def assign(self, target: DeviceArray, value: Any) -> None: ...
-
-    def fetch(self, array: DeviceArray, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
-        return np.zeros(array.shape, array.dtype)
-
-    def empty_result(self, shape: Shape, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        return np.empty(shape, dtype)
-
-    def wait_for(self, array: DeviceArray) -> None: ...
-
-    def check(self, array: DeviceArray) -> None: ...
-
-    def synchronize(self) -> None: ...
-
-    def cache(self, key: Hashable, make: Callable[[], T]) -> T:
-        return make()
-
-    def submit(self, steps: Sequence[Step]) -> None: ...
-
-    def run_operation(
-        self, operation: Algorithms, arguments: tuple[Any, ...], options: Mapping[str, Any]
-    ) -> Any:
-        return operation.step_algorithm(*arguments, **options)
-
-    def begin_capture(self) -> None: ...
-
-    def end_capture(self, *, discard: bool = False, reorders: bool = False) -> MemoryMeter:
-        return self  # it is the recording, too
-
-    def replay(self) -> None: ...
-
-    def __len__(self) -> int:
-        return 0
+    return result

@@ -19,7 +19,13 @@ import numpy as np
 from gpu_executor.arrays.device_array import DeviceArray, Shape
 from gpu_executor.calls.dispatch import ArrayDevice
 from gpu_executor.errors import OutOfMemoryError
-from gpu_executor.msm.parts import PARTS_IN_FLIGHT, MsmParts, plan_parts, plan_whole
+from gpu_executor.msm.parts import (
+    PARTS_IN_FLIGHT,
+    MsmParts,
+    plan_parts,
+    plan_whole,
+    run_dry,
+)
 from gpu_executor.msm.plan import MsmPlan
 from gpu_executor.msm.prepared import submit_msm, submit_sliced_msm
 from gpu_executor.ops.elementwise import ElementData
@@ -33,6 +39,7 @@ from gpu_executor.ops.points import (
 from gpu_executor.ops.scalars import count_bits, get_columns
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.glv import Glv
+from gpu_executor.steps.dry_device import DryDevice
 
 Range = tuple[slice, slice]
 """MSMs of a batch, and points of each MSM."""
@@ -153,6 +160,9 @@ def _run_within_memory(
                 has_table=has_table,
             )
         known.parts = parts if parts.count == 1 and parts.records else None
+        if not known.is_compiled:
+            known.is_compiled = True
+            _compile_ahead(device, curve, parts, has_table=has_table)
         device.keep_memory(parts.nbytes)
         try:
             results = _submit_parts(device, curve, parts, load_points, scalars, has_table=has_table)
@@ -175,6 +185,20 @@ class _KnownParts:
     plan, whatever memory is free. None for other calls."""
 
     parts: MsmParts | None = None
+    is_compiled: bool = False
+    """Whether the kernels of the plan are being compiled."""
+
+
+def _compile_ahead(
+    device: ArrayDevice, curve: CurveKey, parts: MsmParts, *, has_table: bool
+) -> None:
+    """Begin to compile all kernels of a part, those of its last stages too."""
+    dry = DryDevice(
+        device.info, f64_limbs=device.f64_limbs, bytes_per_product=device.bytes_per_product
+    )
+    result = run_dry(dry, curve, parts.part, has_table=has_table, slices=parts.slices)
+    to_affine(curve, result)
+    device.compile_ahead(dry.dispatches)
 
 
 def run_tables(

@@ -83,6 +83,10 @@ class StepDevice(ABC):
         """A copy of a NumPy array on the device."""
 
     @abstractmethod
+    def compile_ahead(self, dispatches: Sequence[Dispatch]) -> None:
+        """Begin to compile what dispatches need that will be submitted soon; returns at once."""
+
+    @abstractmethod
     def _submit_bound(self, steps: Sequence[StorageStep]) -> None:
         """Run bound steps in order, after everything submitted before; returns at once."""
 

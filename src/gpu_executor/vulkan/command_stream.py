@@ -85,7 +85,10 @@ class StreamCommands:
 class CapturedGraph:
     """Commands that `replay` runs, and the arrays that they use."""
 
+    steps: Sequence[StorageStep]
     recorded: StreamCommands
+    replacements: int
+    """How many pipelines had been replaced when the commands were recorded."""
     keep_alive: list[DeviceStorage]
     checks: list[StatusCheck]
 
@@ -161,17 +164,29 @@ class CommandStream:
         """Record steps without running them; `replay` runs them any number of times."""
         with self._lock:
             self._check_open()
+            self._dispatches.compile_ahead(
+                each.work for each in steps if isinstance(each.work, Dispatch)
+            )
+            replacements = self._resources.pipelines.replacements
             recorded = self._record_anew(steps)
             kept = [storage for step in steps for storage in step.memory]
             checks = [step.check for step in steps if step.check is not None]
-            return CapturedGraph(recorded, kept, checks)
+            return CapturedGraph(steps, recorded, replacements, kept, checks)
 
     def replay(self, graph: CapturedGraph) -> None:
         """Run recorded steps, after everything submitted before; returns at once."""
         with self._lock:
             self._check_open()
             self._make_room()
+            if graph.replacements != self._resources.pipelines.replacements:
+                self._renew_pipelines(graph)
             self._submit(graph.recorded, _InFlight("a graph", graph, list(graph.checks)))
+
+    def compile_ahead(self, dispatches: Sequence[Dispatch]) -> None:
+        """Let several threads compile what dispatches need that will be submitted soon."""
+        with self._lock:
+            self._check_open()
+            self._dispatches.compile_ahead(dispatches)
 
     def renew_checks(self, graph: CapturedGraph) -> dict[StatusCheck, StatusCheck]:
         """Prepare the status words of recorded steps for another run, after the one before; returns
@@ -452,6 +467,14 @@ class CommandStream:
         self.recordings += 1
         return recorded
 
+    def _renew_pipelines(self, graph: CapturedGraph) -> None:
+        """Record the steps of a graph again, if pipelines of them were replaced."""
+        graph.replacements = self._resources.pipelines.replacements
+        before = graph.recorded
+        if any(each.pipeline.is_replaced for each in before.dispatches):
+            graph.recorded = self._record_anew(graph.steps)
+            self._unused.append(before)
+
     def _acquire_commands(self) -> StreamCommands:
         """Commands that the device does not use: recorded longest ago, or new ones."""
         if len(self._cached) >= MAX_CACHED_COMMANDS:
@@ -485,6 +508,7 @@ class CommandStream:
                 self._release_references(graph.recorded)
                 self._unused.appendleft(graph.recorded)
                 graph.keep_alive.clear()
+                graph.steps = ()
 
     def _check_open(self) -> None:
         if self.closed:

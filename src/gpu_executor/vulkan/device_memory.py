@@ -19,7 +19,7 @@ from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.arrays.idle_memory import IdleItem, IdleMemory
 from gpu_executor.arrays.result_memory import MIN_RECYCLED_BYTES
 from gpu_executor.calls.call import Array
-from gpu_executor.calls.dispatch import copy_array
+from gpu_executor.calls.dispatch import Dispatch, copy_array
 from gpu_executor.common.fork import DISOWNED, register_fork_handler
 from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.common.lru import LruCache
@@ -165,6 +165,11 @@ class DeviceMemory(StepDevice):
         """Bytes that new arrays may take: device memory, or `GPU_MEMORY_LIMIT` if that is less,
         without the memory that this process uses."""
         return self._memory.count_free() + self.stream.count_reusable()
+
+    def compile_ahead(self, dispatches: Sequence[Dispatch]) -> None:
+        """Let several threads compile what dispatches need that will be submitted soon; returns at
+        once."""
+        self.stream.compile_ahead(dispatches)
 
     def keep_memory(self, nbytes: int) -> None:
         """Expect calls that need so many bytes at once: keep as much when they end."""

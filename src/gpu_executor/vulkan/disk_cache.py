@@ -16,6 +16,7 @@ import errno
 import hashlib
 import logging
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,7 +51,7 @@ class DiskCacheStats:
 
 
 class PipelineFiles:
-    """The files of the pipelines of a device, or none. One thread at a time uses them."""
+    """The files of the pipelines of a device, or none. Safe from several threads."""
 
     def __init__(self, device: Device, folder: Path | None) -> None:
         """`folder` is the cache folder; with None nothing is read or written."""
@@ -58,6 +59,7 @@ class PipelineFiles:
         self._folder = None if folder is None else pipeline_folder(folder, device.info)
         self._pipelines_loaded = self._pipelines_saved = 0
         self._bytes_loaded = self._bytes_saved = 0
+        self._lock = threading.Lock()
         self._bytes_in_folder: int | None = None
         """What the files of the folder take; None until this process writes one."""
 
@@ -78,10 +80,15 @@ class PipelineFiles:
         finally:
             vk.vkDestroyPipelineCache(self._device.handle, cache, vk.ffi.NULL)
         if known:
-            self._pipelines_loaded += 1
-            self._bytes_loaded += len(known)
+            with self._lock:
+                self._pipelines_loaded += 1
+                self._bytes_loaded += len(known)
         if made != known and has_pipelines(made):
             self._save(path, made)
+
+    def has(self, name: str) -> bool:
+        """Whether there is a file of the pipeline of that name."""
+        return self._folder is not None and (self._folder / f"{name}.bin").exists()
 
     def stats(self) -> DiskCacheStats:
         return DiskCacheStats(
@@ -113,19 +120,20 @@ class PipelineFiles:
 
     def _save(self, path: Path, data: bytes) -> None:
         """Write a file. A failing write is logged; the next process compiles the pipeline again."""
-        try:
-            written = write_pipeline(path, self._device.info, data)
-            if self._bytes_in_folder is None:
-                self._bytes_in_folder = sum(size for _, size, _ in list_files(path.parent))
-            else:
-                self._bytes_in_folder += written
-            if self._bytes_in_folder > MAX_FOLDER_BYTES:
-                self._bytes_in_folder = delete_oldest(path.parent, MAX_FOLDER_BYTES * 7 // 8)
-        except OSError as error:
-            log.warning("the pipeline cache was not saved: %s", error)
-            return
-        self._pipelines_saved += 1
-        self._bytes_saved += len(data)
+        with self._lock:
+            try:
+                written = write_pipeline(path, self._device.info, data)
+                if self._bytes_in_folder is None:
+                    self._bytes_in_folder = sum(size for _, size, _ in list_files(path.parent))
+                else:
+                    self._bytes_in_folder += written
+                if self._bytes_in_folder > MAX_FOLDER_BYTES:
+                    self._bytes_in_folder = delete_oldest(path.parent, MAX_FOLDER_BYTES * 7 // 8)
+            except OSError as error:
+                log.warning("the pipeline cache was not saved: %s", error)
+                return
+            self._pipelines_saved += 1
+            self._bytes_saved += len(data)
 
 
 def read_driver_data(device: Device, cache: Handle) -> bytes:

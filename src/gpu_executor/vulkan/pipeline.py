@@ -1,9 +1,8 @@
-"""Compute pipelines, and an LRU cache of them.
+"""Compute pipelines: the code that a driver compiles for a kernel, and its compilation.
 
-A pipeline is created at its first use and cached under the SHA-256 of its SPIR-V and its
-specialization constants; on disk it has a file of its own (`disk_cache.py`). Where the device has
-no 64-bit integers, the code is lowered to pairs of words first. Where the driver compiles slowly,
-loops over many limbs stay loops.
+Where the device has no 64-bit integers, the code is lowered to pairs of words first. Where the
+driver compiles slowly, loops over many limbs stay loops. Other drivers get such code first where
+the usual code takes them seconds: the quick form of a pipeline (`pipeline_cache.py`).
 """
 
 from __future__ import annotations
@@ -11,11 +10,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
-import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from gpu_executor.common.lean_dataclass import dataclass
-from gpu_executor.common.lru import LruCache
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.device_profiles import get_profile
 from gpu_executor.errors import DeviceLacksError, SpirvError
@@ -29,13 +27,10 @@ from gpu_executor.spirv import (
     remove_unroll_hints,
 )
 from gpu_executor.spirv.validation import validate_module
-from gpu_executor.steps.dispatch_sizes import choose_constants
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.device_checks import (
     check_device_runs,
-    check_shared_memory,
-    check_work_group,
     describe_alternatives,
 )
 from gpu_executor.vulkan.disk_cache import PipelineFiles
@@ -57,10 +52,30 @@ def _make_module(device: Device, spirv: bytes) -> Handle:
 Constants = tuple[tuple[int, bytes], ...]
 """Specialization constants as (id, encoded value), sorted by id."""
 Key = tuple[str, Constants, bool]
-MAX_PIPELINES = 512
-"""Pipelines that no slot and no cached dispatch uses count too. Programs that use many fields and
-sizes need hundreds: with 64, the tests of fields compiled 1,659 pipelines, of which 874 were
-different."""
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineCode:
+    """What the driver compiles for a kernel with specialization constants."""
+
+    kernel: Kernel
+    key: Key
+    spirv: bytes
+    constants: Constants
+    """Those that the driver gets; none where they are part of the code already."""
+    push_bytes: int
+    uniforms: tuple[int, ...]
+    params_binding: int | None
+    requires_subgroup_size: bool
+    is_lowered: bool
+    is_quick: bool
+
+    @property
+    def name(self) -> str:
+        """A hash of all that the driver compiles: the name of the file on disk."""
+        options = self.key[2], self.requires_subgroup_size
+        parts = [self.spirv, repr((self.constants, options)).encode()]
+        return hashlib.sha256(b"".join(parts)).hexdigest()[:32]
 
 
 @dataclass(slots=True, eq=False)
@@ -75,122 +90,29 @@ class Pipeline:
     """The binding of the uniform buffer that holds the push constants of a kernel with parameters,
     so that new values are not recorded; None if they are pushed."""
     users: int = 0
-    lowered: bool = False
+    is_lowered: bool = False
     """Whether 64-bit integers were lowered to pairs of words in its code."""
+    is_quick: bool = False
+    """Whether it has the quick form: loops over limbs stayed loops."""
+    is_replaced: bool = False
+    """Whether the cache has the usual form by now."""
 
 
-@dataclass(frozen=True, slots=True)
-class PipelineStats:
-    """A hit found the pipeline in the cache; a miss created it."""
-
-    hits: int
-    misses: int
-    evictions: int
-    kept: int
-    lowered: int
-    """How many were made with pairs of words in place of 64-bit integers."""
-
-
-class PipelineCache:
-    """The pipelines of one device; the least recently used is evicted first. Thread-safe."""
-
-    def __init__(
-        self,
-        device: Device,
-        files: PipelineFiles,
-        *,
-        capacity: int = MAX_PIPELINES,
-        spirv_val: SpirvVal = "auto",
-    ) -> None:
-        self._device = device
-        self._files = files
-        self._capacity = capacity
-        self._spirv_val = spirv_val
-        self._pipelines: LruCache[Key, Pipeline] = LruCache()
-        self._lock = threading.Lock()
-        self._hits = self._misses = self._evictions = self._lowered = 0
-
-    def acquire(
-        self,
-        kernel: Kernel,
-        work_group: int,
-        per_invocation: int,
-        *,
-        params_in_buffer: bool = True,
-    ) -> Pipeline:
-        """Return the pipeline of a kernel and its tuning.
-
-        With `params_in_buffer`, push constants with parameters move into a uniform buffer where the
-        device allows it, so that recorded commands serve other values too. `release` the pipeline
-        when no recorded commands use it.
-        """
-        chosen = choose_constants(kernel, work_group, per_invocation)
-        constants = encode_specialization(kernel, chosen)
-        check_work_group(kernel, work_group, self._device.info)
-        key = (kernel.digest, constants, params_in_buffer and kernel.pushes_params)
-        with self._lock:
-            pipeline = self._pipelines.use(key)
-            if pipeline is None:
-                self._misses += 1
-                check_shared_memory(kernel, chosen, self._device.info)
-                pipeline = make_pipeline(
-                    self._device,
-                    kernel,
-                    constants,
-                    params_in_buffer=params_in_buffer,
-                    files=self._files,
-                    spirv_val=self._spirv_val,
-                )
-                self._lowered += pipeline.lowered
-                self._pipelines[key] = pipeline
-            else:
-                self._hits += 1
-            pipeline.users += 1
-            self._evict()
-            return pipeline
-
-    def release(self, pipeline: Pipeline) -> None:
-        with self._lock:
-            pipeline.users -= 1
-            self._evict()
-
-    def close(self) -> None:
-        with self._lock:
-            for pipeline in self._pipelines.values():
-                destroy_pipeline(self._device, pipeline)
-            self._pipelines.clear()
-
-    def stats(self) -> PipelineStats:
-        with self._lock:
-            return PipelineStats(
-                self._hits, self._misses, self._evictions, len(self._pipelines), self._lowered
-            )
-
-    def _evict(self) -> None:
-        """Destroy the least recently used pipelines that no recorded commands refer to."""
-        for unused in self._pipelines.evict(self._capacity, in_use=lambda each: each.users > 0):
-            destroy_pipeline(self._device, unused)
-            self._evictions += 1
-
-
-def make_pipeline(
-    device: Device,
+def prepare_code(
+    info: DeviceInfo,
     kernel: Kernel,
     constants: Constants,
     *,
     params_in_buffer: bool = False,
-    files: PipelineFiles | None = None,
     spirv_val: SpirvVal = "auto",
-) -> Pipeline:
-    """Compile a kernel with encoded specialization constants; the caller destroys the pipeline.
+) -> PipelineCode:
+    """Return the code of a kernel with encoded specialization constants, for a device.
 
     With `params_in_buffer`, push constants with parameters move into a uniform buffer where the
     device allows it.
     """
-    info = device.info
     check_device_runs(kernel, info)
     _validate(kernel, kernel.spirv, kernel.digest, info, spirv_val)
-    null = vk.ffi.NULL
     interface, code, push_bytes = kernel.interface, kernel.spirv, kernel.push_bytes
     if info.driver == RADV and "GroupNonUniformBallot" in interface.capability_names():
         code = lower_ballot_find_lsb(code)  # Mesa 22.3.6 compiles that search to wrong code
@@ -207,23 +129,42 @@ def make_pipeline(
         code, frozen = _lower(kernel, code, constants, info, spirv_val), ()
     if _keeps_loops(kernel, info):
         code = remove_unroll_hints(code)
-    set_layout = make_set_layout(device, interface.bindings, uniforms)
+    return PipelineCode(
+        kernel,
+        make_key(kernel, constants, params_in_buffer=params_in_buffer),
+        code,
+        frozen,
+        push_bytes,
+        tuple(uniforms),
+        params_binding,
+        _requires_subgroup_size(info, kernel, constants),
+        is_lowered=lowers,
+        is_quick=False,
+    )
+
+
+def make_key(kernel: Kernel, constants: Constants, *, params_in_buffer: bool) -> Key:
+    """What tells pipelines apart; both forms of one have the same key."""
+    return kernel.digest, constants, params_in_buffer and kernel.pushes_params
+
+
+def to_quick_form(code: PipelineCode) -> PipelineCode:
+    """The code whose loops over limbs stay loops: the driver compiles it faster."""
+    return replace(code, spirv=remove_unroll_hints(code.spirv), is_quick=True)
+
+
+def make_pipeline(
+    device: Device, code: PipelineCode, files: PipelineFiles | None = None
+) -> Pipeline:
+    """Compile the code; the caller destroys the pipeline."""
+    null = vk.ffi.NULL
+    set_layout = make_set_layout(device, code.kernel.interface.bindings, code.uniforms)
     layout = module = None
     try:
-        layout = _make_layout(device, set_layout, push_bytes)
-        module = _make_module(device, code)
-        requires_subgroup_size = _requires_subgroup_size(info, kernel, constants)
-        name = _name_pipeline(code, frozen, moves_params, requires_subgroup_size)
-        with contextlib.nullcontext(null) if files is None else files.open(name) as cache:
-            handle = _compile(
-                device,
-                cache,
-                layout,
-                module,
-                kernel,
-                frozen,
-                requires_subgroup_size=requires_subgroup_size,
-            )
+        layout = _make_layout(device, set_layout, code.push_bytes)
+        module = _make_module(device, code.spirv)
+        with contextlib.nullcontext(null) if files is None else files.open(code.name) as cache:
+            handle = _compile(device, cache, layout, module, code)
     except BaseException:
         if layout is not None:
             vk.vkDestroyPipelineLayout(device.handle, layout, null)
@@ -232,14 +173,15 @@ def make_pipeline(
     finally:
         if module is not None:
             vk.vkDestroyShaderModule(device.handle, module, null)
-    key = (kernel.digest, constants, moves_params)
-    return Pipeline(key, set_layout, layout, handle, params_binding, lowered=lowers)
-
-
-def _name_pipeline(code: bytes, constants: Constants, *options: bool) -> str:
-    """A name of what the driver compiles."""
-    parts = [code, repr((constants, options)).encode()]
-    return hashlib.sha256(b"".join(parts)).hexdigest()[:32]
+    return Pipeline(
+        code.key,
+        set_layout,
+        layout,
+        handle,
+        code.params_binding,
+        is_lowered=code.is_lowered,
+        is_quick=code.is_quick,
+    )
 
 
 def destroy_pipeline(device: Device, pipeline: Pipeline) -> None:
@@ -338,15 +280,9 @@ def _make_layout(device: Device, set_layout: Handle, push_bytes: int) -> Handle:
 
 
 def _compile(
-    device: Device,
-    driver_cache: Handle,
-    layout: Handle,
-    module: Handle,
-    kernel: Kernel,
-    constants: Constants,
-    *,
-    requires_subgroup_size: bool,
+    device: Device, driver_cache: Handle, layout: Handle, module: Handle, code: PipelineCode
 ) -> Handle:
+    kernel = code.kernel
     arena = Arena()
     info = arena.new("VkComputePipelineCreateInfo", layout=layout)
     if "pipelineRobustness" in device.info.features and _gains_without_checks(kernel):
@@ -360,8 +296,8 @@ def _compile(
     info.stage.stage = vk.VK_SHADER_STAGE_COMPUTE_BIT
     info.stage.module = module
     info.stage.pName = arena.text(kernel.interface.entry_point)
-    info.stage.pSpecializationInfo = _make_specialization_info(arena, constants)
-    if requires_subgroup_size:
+    info.stage.pSpecializationInfo = _make_specialization_info(arena, code.constants)
+    if code.requires_subgroup_size:
         info.stage.pNext = arena.new(
             "VkPipelineShaderStageRequiredSubgroupSizeCreateInfo",
             requiredSubgroupSize=device.info.limits.subgroup_size,

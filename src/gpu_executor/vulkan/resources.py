@@ -11,7 +11,7 @@ from gpu_executor.vulkan.copy_threads import CopyThreads
 from gpu_executor.vulkan.descriptors import DescriptorPools
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.memory import MemoryPool
-from gpu_executor.vulkan.pipeline import PipelineCache
+from gpu_executor.vulkan.pipeline_cache import PipelineCache
 from gpu_executor.vulkan.timeline import Timeline
 
 

@@ -52,7 +52,7 @@ from gpu_executor.vulkan.mapped_arrays import (
     count_recycled_bytes,
 )
 from gpu_executor.vulkan.memory import MemoryPool, Purpose
-from gpu_executor.vulkan.pipeline import PipelineCache
+from gpu_executor.vulkan.pipeline_cache import PipelineCache
 from gpu_executor.vulkan.prepared_call import (
     BufferRangeFinder,
     CallPreparer,

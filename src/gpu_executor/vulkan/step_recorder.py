@@ -10,7 +10,7 @@ may overlap.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 from gpu_executor.calls.dispatch import Dispatch
@@ -30,7 +30,8 @@ from gpu_executor.steps.bound_steps import (
 from gpu_executor.steps.dispatch_sizes import DispatchSizes, make_dispatch_key
 from gpu_executor.vulkan.binding import Handle, vk
 from gpu_executor.vulkan.commands import COPIES, KERNELS, Recorder
-from gpu_executor.vulkan.pipeline import Pipeline, PipelineCache
+from gpu_executor.vulkan.pipeline import Pipeline
+from gpu_executor.vulkan.pipeline_cache import PipelineCache, PipelineRequest
 
 MAX_CACHED_DISPATCHES = 256
 """A field operation needs one to five, for each number of elements."""
@@ -146,6 +147,8 @@ class PreparedDispatch:
     grid: Grid
     uses: int = 0
     """Recorded dispatches that use the pipeline."""
+    is_retired: bool = False
+    """Whether another one with another form of the pipeline is in its place."""
 
 
 class DispatchCache:
@@ -170,8 +173,13 @@ class DispatchCache:
         )
         prepared = self._prepared.get(key)
         if prepared is not None:
-            self._prepared.move_to_end(key)
-            return prepared
+            if not prepared.pipeline.is_replaced:
+                self._prepared.move_to_end(key)
+                return prepared
+            del self._prepared[key]
+            prepared.is_retired = True
+            if not prepared.uses:
+                self._pipelines.release(prepared.pipeline)
         prepared = self._prepare(dispatch)
         for unused in self._prepared.evict(
             MAX_CACHED_DISPATCHES - 1, in_use=lambda each: each.uses > 0
@@ -189,7 +197,18 @@ class DispatchCache:
     def release(self, dispatches: list[PreparedDispatch]) -> None:
         """Take back dispatches that no recorded commands use any more, and empty the list."""
         while dispatches:
-            dispatches.pop().uses -= 1
+            prepared = dispatches.pop()
+            prepared.uses -= 1
+            if prepared.is_retired and not prepared.uses:
+                self._pipelines.release(prepared.pipeline)
+
+    def compile_ahead(self, dispatches: Iterable[Dispatch]) -> None:
+        """Let several threads compile what dispatches need that will be submitted soon."""
+        self._pipelines.compile_ahead(
+            PipelineRequest(each.kernel, sizes.work_group, sizes.per_invocation)
+            for each in dispatches
+            if (sizes := DispatchSizes.choose(each, self._info))
+        )
 
     def close(self) -> None:
         for prepared in self._prepared.values():

@@ -10,7 +10,7 @@ from gpu_executor.telemetry.families import MetricValue
 from gpu_executor.vulkan.descriptors import DescriptorStats
 from gpu_executor.vulkan.disk_cache import DiskCacheStats
 from gpu_executor.vulkan.memory import MemoryStats
-from gpu_executor.vulkan.pipeline import PipelineStats
+from gpu_executor.vulkan.pipeline_cache import PipelineStats
 from gpu_executor.vulkan.slot_pool import SlotStats
 
 
@@ -59,7 +59,9 @@ class Stats(BackendStats):
                 f"  time         {stages}",
                 f"  pipelines    {self.pipelines.kept} cached, {self.pipelines.hits:,} hits, "
                 f"{self.pipelines.misses:,} made, {self.pipelines.evictions:,} evicted, "
-                f"{self.pipelines.lowered:,} with pairs of words for 64-bit integers",
+                f"{self.pipelines.lowered:,} with pairs of words for 64-bit integers, "
+                f"{self.pipelines.quick:,} in their quick form, {self.pipelines.replaced:,} of "
+                f"these replaced, {self.pipelines.compiling:,} being compiled",
                 f"  disk cache   {self.disk_cache.path or 'off'}, "
                 f"{self.disk_cache.pipelines_loaded:,} pipelines read "
                 f"({self.disk_cache.bytes_loaded:,} bytes), "

@@ -15,7 +15,7 @@ import numpy as np
 
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.calls.call import Array
-from gpu_executor.calls.dispatch import copy_array
+from gpu_executor.calls.dispatch import Dispatch, copy_array
 from gpu_executor.common.fork import DISOWNED, raise_forked
 from gpu_executor.common.lru import LruCache
 from gpu_executor.errors import ClosedError, GpuError, OutOfMemoryError
@@ -193,6 +193,9 @@ class WebGpuMemory(StepDevice):
     def keep_memory(self, nbytes: int) -> None:
         """Expect calls that need so many bytes at once: keep as much when they end."""
         self._note_call(nbytes)
+
+    def compile_ahead(self, dispatches: Sequence[Dispatch]) -> None:
+        """Nothing: WebGPU compiles pipelines where they are used, most of the time in Python."""
 
     # --- memory ---
 
