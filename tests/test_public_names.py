@@ -59,7 +59,7 @@ EXECUTOR_NAMES = [
     ),
     *("map", "name", "profile", "run", "run_async", "run_batch", "run_field_add"),
     *("serve_metrics", "shutdown", "stats", "stream", "submit", "synchronize", "to_device"),
-    *("trim", "zeros"),
+    *("trim", "warm_up", "zeros"),
 ]
 """What a `GpuExecutor` has: the methods of a backend, those of `concurrent.futures.Executor`, and
 its own."""

@@ -36,6 +36,7 @@ def test_an_empty_environment_gives_the_defaults() -> None:
         idle_memory=256 << 20,
         cache_dir=platformdirs.user_cache_path("gpu-executor"),
         calibrate=True,
+        quick_pipelines=True,
         validation=False,
         spirv_val="auto",
     )

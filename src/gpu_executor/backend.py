@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, TypeVar, overload
 
@@ -51,10 +51,16 @@ SUPPORTED_BY: dict[str, tuple[str, ...]] = {
     "to_device": ("vulkan", "webgpu", "cpu"),
     "synchronize": ("vulkan", "webgpu", "cpu"),
     "graph": ("vulkan", "webgpu", "cpu"),
+    "warm_up": ("vulkan", "webgpu", "cpu"),
     "keep=True": ("vulkan", "webgpu", "cpu"),
 }
 """The backends that support a method, or `keep=True` of `run`, `run_batch` and `stream`. All
 backends support the methods that are not here."""
+
+
+WORKS = "gpu_executor.warm_up.works"
+"""The module that knows what works submit. It is imported when it is needed: it imports fields,
+curves and provers, which know nothing of backends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,6 +365,33 @@ class Backend(ByIdentity, ABC):
             *inputs (DeviceArray): The arrays that a call of the graph replaces.
         """
 
+    @abstractmethod
+    def warm_up(
+        self,
+        work: str,
+        subject: Any,
+        *,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> int:
+        """Compile the pipelines of a work on every device, in the form that runs fastest, and wait
+        for them. A call that comes first needs most of them too, and begins with forms that compile
+        fast; this is for programs whose first call must be as fast as the others.
+
+        Args:
+            work (str): "field", "transform", "curve", "msm", "hash" or "groth16".
+            subject (Field or Curve or ByteHash or FieldHash or ProofCurve): What the work is done
+                with: a field, a curve, a hash function, the curve of a proof.
+            progress (callable): Gets how many pipelines of a device are ready, and their number.
+
+        Returns:
+            The number of pipelines that the work uses on all devices; 0 without kernels (CPU).
+
+        Raises:
+            ArgumentValueError: There is no such work.
+            ArgumentTypeError: The work is not done with `subject`.
+            NotSupportedError: The backend has no device arrays.
+        """
+
     # --- inspection and lifetime ---
 
     @abstractmethod
@@ -425,6 +458,15 @@ class HostArraysOnly(Backend):
     def graph(self, *inputs: Any) -> Graph:
         raise refuse("graph", self.name)
 
+    def warm_up(
+        self,
+        work: str,
+        subject: Any,
+        *,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> int:
+        raise refuse("warm_up", self.name)
+
     def _check_keep(self, keep: bool | None) -> None:
         """Refuse `keep=True`: there is no device array for a result."""
         if keep:
@@ -467,6 +509,16 @@ class DeviceArrays(Backend):
     def graph(self, *inputs: Any) -> Graph:
         self._check_open()
         return Graph(self.array_device, inputs)
+
+    def warm_up(
+        self,
+        work: str,
+        subject: Any,
+        *,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> int:
+        self._check_open()
+        return compile_work(self.array_devices, work, subject, progress)
 
     @abstractmethod
     def _check_open(self) -> None:
@@ -511,6 +563,23 @@ class PlainArrays(Backend):
     @abstractmethod
     def _check_open(self) -> None:
         """Raise `ClosedError` if the backend is closed."""
+
+
+def compile_work(
+    devices: Iterable[ArrayDevice],
+    work: str,
+    subject: Any,
+    progress: Callable[[int, int], None] | None,
+) -> int:
+    """Compile the pipelines of a work on devices, and wait for them; returns their number."""
+    works = importlib.import_module(WORKS)
+    return sum(
+        each.compile_all(works.list_dispatches(each, work, subject), progress or _ignore_progress)
+        for each in devices
+    )
+
+
+def _ignore_progress(_done: int, _total: int) -> None: ...
 
 
 def refuse(method: str, backend: str) -> NotSupportedError:

@@ -10,6 +10,7 @@ GPU_WHEN_FULL            when GPU_QUEUED_BYTES is reached, block: submit waits, 
 GPU_CACHE                0: store nothing on disk; this also turns automatic calibration off
 GPU_CACHE_DIR            folder of the files on disk
 GPU_CALIBRATE            0: plan with fixed thresholds, without calibration
+GPU_QUICK_PIPELINES      0: compile every pipeline in its usual form before its first use
 GPU_VALIDATION           1: open with the Khronos validation layer
 GPU_SPIRV_VAL            auto: validate users' SPIR-V with spirv-val where it is installed, off: do
                          not validate, require: raise an error where spirv-val is not installed
@@ -61,6 +62,8 @@ class Settings:
             of the calibration; None stores nothing on disk.
         calibrate (bool): Whether the device is calibrated automatically, if `cache_dir` is set to
             store the result.
+        quick_pipelines (bool): Whether kernels that a driver compiles slowly run in a form that
+            compiles fast until their usual form is compiled in the background.
         validation (bool): Whether the device is opened with the Khronos validation layer.
         spirv_val (str): Whether users' SPIR-V is validated with `spirv-val` before a driver gets
             it: "auto" (where it is installed), "off" or "require".
@@ -78,6 +81,7 @@ class Settings:
     when_full: WhenFull = "block"
     cache_dir: Path | None = None
     calibrate: bool = True
+    quick_pipelines: bool = True
     validation: bool = False
     spirv_val: SpirvVal = "auto"
 
@@ -94,6 +98,7 @@ class Settings:
         _check_spirv_val("spirv_val", self.spirv_val)
         check_switch("device_local", self.device_local, (None, True, False))
         check_switch("calibrate", self.calibrate, (True, False))
+        check_switch("quick_pipelines", self.quick_pipelines, (True, False))
         check_switch("validation", self.validation, (True, False))
         if isinstance(self.cache_dir, str):
             object.__setattr__(self, "cache_dir", Path(self.cache_dir))
@@ -122,6 +127,7 @@ class Settings:
             when_full=_read_when_full(environ, "GPU_WHEN_FULL"),
             cache_dir=_read_cache_dir(environ),
             calibrate=_read_switch(environ, "GPU_CALIBRATE") is not False,
+            quick_pipelines=_read_switch(environ, "GPU_QUICK_PIPELINES") is not False,
             validation=_read_switch(environ, "GPU_VALIDATION") or False,
             spirv_val=_read_spirv_val(environ, "GPU_SPIRV_VAL"),
         )

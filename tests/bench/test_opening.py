@@ -49,6 +49,18 @@ def test_medians_of_all_rounds_but_the_first_are_compared(monkeypatch: pytest.Mo
     assert [each.met for each in targets] == [True, False, False, False]
 
 
+@pytest.mark.slow
+def test_the_first_msms_are_checked_and_have_targets() -> None:
+    rows = opening.measure_first_msms(["BN254_G1"], rounds=1)
+    assert [row.what for row in rows] == [
+        "MSM, BN254_G1, no pipelines on disk",
+        "MSM, BN254_G1, pipelines on disk",
+    ]
+    targets = opening.check_msm_targets(rows)
+    assert [each.measured for each in targets] == [row.call_ms / 1e3 for row in rows]
+    assert [each.met for each in targets] == [rows[0].call_ms <= 2000, rows[1].call_ms <= 300]
+
+
 def test_a_process_that_fails_is_an_error_with_its_message() -> None:
     with pytest.raises(GpuError, match=r"a measuring process failed:[^$]*ZeroDivisionError"):
         opening._run_process("1 / 0", "", {})

@@ -173,16 +173,16 @@ def test_a_backend_explains_for_integers_of_any_type(gpu: Gpu) -> None:
     refuse(ArgumentTypeError, "the first argument is a str, not a Kernel", gpu.explain, "x", 5)
 
 
-def test_warm_up_takes_a_kernel_and_sizes(open_webgpu: OpenWebGpu) -> None:
+def test_prepare_takes_a_kernel_and_sizes(open_webgpu: OpenWebGpu) -> None:
     webgpu = open_webgpu()
-    refuse(ArgumentTypeError, "the first argument is a str, not a Kernel", webgpu.warm_up, "x")
+    refuse(ArgumentTypeError, "the first argument is a str, not a Kernel", webgpu.prepare, "x")
     for size in (-1, 0, 1.5, "3", None):
-        words = f"warm_up: the number of elements is {size!r}; it must be a whole number from 1"
-        refuse(ArgumentShapeError, words, webgpu.warm_up, ADD_U32, [size])
-    refuse(ArgumentTypeError, "sizes is an int; it must be an iterable", webgpu.warm_up, ADD_U32, 5)
+        words = f"prepare: the number of elements is {size!r}; it must be a whole number from 1"
+        refuse(ArgumentShapeError, words, webgpu.prepare, ADD_U32, [size])
+    refuse(ArgumentTypeError, "sizes is an int; it must be an iterable", webgpu.prepare, ADD_U32, 5)
     spirv_only = gx.Kernel.from_spirv(shader("", "", ""), buffers="in, in, out", name="k")
-    refuse(KernelError, "kernel 'k' has no WGSL", webgpu.warm_up, spirv_only, [5])
-    webgpu.warm_up(ADD_U32, [5])
+    refuse(KernelError, "kernel 'k' has no WGSL", webgpu.prepare, spirv_only, [5])
+    webgpu.prepare(ADD_U32, [5])
     assert webgpu.stats().pipelines == 1
 
 

@@ -96,6 +96,7 @@ def test_what_a_cluster_cannot_do_names_the_backends_that_can(cpu_executor: RayE
         "import_array": lambda: cpu_executor.import_array(a),
         "graph": cpu_executor.graph,
         "synchronize": cpu_executor.synchronize,
+        "warm_up": lambda: cpu_executor.warm_up("msm", gx.curves.BN254_G1),
         "profile": cpu_executor.profile,
         "keep=True": lambda: cpu_executor.run(ADD, a, b, keep=True),
     }

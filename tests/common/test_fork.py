@@ -295,7 +295,7 @@ def child():
     for use in (
         lambda: gpu.run(ADD, X, X),
         lambda: gpu.run_batch(ADD, [(X, X)]),
-        lambda: gpu.warm_up(ADD, [10]),
+        lambda: gpu.prepare(ADD, [10]),
         gpu.stats,
         gpu.bucket_cache_stats,
         gpu.trim,

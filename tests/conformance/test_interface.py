@@ -18,6 +18,7 @@ from gpu_executor.device_info import Kind
 from gpu_executor.errors import (
     ArgumentShapeError,
     ArgumentTypeError,
+    ArgumentValueError,
     ClosedError,
     NotSupportedError,
     SettingsError,
@@ -323,6 +324,21 @@ def check_graph(backend: Backend) -> None:
         run(x)
 
 
+def check_warm_up(backend: Backend) -> None:
+    seen: list[tuple[int, int]] = []
+    keccak, rows = gx.hashes.KECCAK256, np.zeros((3, 32), np.uint8)
+    count = backend.warm_up("hash", keccak, progress=lambda done, total: seen.append((done, total)))
+    assert (count > 0) == (backend.name != "cpu")
+    assert seen[-1:] == [(count, count)][: len(seen)]
+    assert seen == sorted(seen)
+    there = backend.to_device(rows)
+    assert keccak.hash(there).numpy().tolist() == keccak.hash(rows).tolist()
+    with pytest.raises(ArgumentValueError, match="no work 'sort'; there are field, transform, "):
+        backend.warm_up("sort", keccak)
+    with pytest.raises(ArgumentTypeError, match="'msm' takes a Curve, not a ByteHash"):
+        backend.warm_up("msm", keccak)
+
+
 def check_close(backend: Backend) -> None:
     with open_under_test(backend.name) as another:
         pass
@@ -345,6 +361,7 @@ def check_close(backend: Backend) -> None:
         "to_device": lambda: another.to_device(a),
         "synchronize": another.synchronize,
         "graph": another.graph,
+        "warm_up": lambda: another.warm_up("hash", gx.hashes.KECCAK256),
     }
     uses += [use for method, use in supported.items() if backend.name in list_able(method)]
     for use in uses:
@@ -374,6 +391,7 @@ CHECKS: dict[str, Callable[[Backend], None]] = {
     "array_devices": check_array_devices,
     "synchronize": check_synchronize,
     "graph": check_graph,
+    "warm_up": check_warm_up,
     "close": check_close,
 }
 

@@ -98,8 +98,8 @@ def test_scalars_of_the_host_are_copied_in_slices(
     """Of many points, and of fewer where a device adds them faster."""
     key, memory = getattr(gx.curves, curve).key, 1000 * GIB
     whole = dataclasses.replace(plan_msm(1 << log_points, 1, 127), rounds=rounds)
-    gpu, cpu = DryDevice(info), DryDevice(dataclasses.replace(info, kind="cpu"))
-    gpu.f64_limbs = f64_limbs
+    gpu = DryDevice(info, f64_limbs=f64_limbs)
+    cpu = DryDevice(dataclasses.replace(info, kind="cpu"))
     assert plan_parts(key, whole, gpu, memory, copies_scalars=True).slices == slices
     assert plan_parts(key, whole, gpu, memory).slices is None
     assert plan_parts(key, whole, cpu, memory, copies_scalars=True).slices is None
@@ -109,8 +109,7 @@ def test_the_buckets_of_all_slices_fit_a_binding(info: DeviceInfo) -> None:
     key, whole = gx.curves.BN254_G1.key, plan_msm(1 << 21, 1, 254)
     _, largest = measure_memory(key, whole, info, copies_points=False)
     limits = dataclasses.replace(info.limits, max_storage_buffer_range=largest)
-    device = DryDevice(dataclasses.replace(info, limits=limits))
-    device.f64_limbs = True
+    device = DryDevice(dataclasses.replace(info, limits=limits), f64_limbs=True)
     found = plan_parts(key, whole, device, 1000 * GIB, copies_scalars=True)
     assert found.slices == (1 << 21,)
 

@@ -249,6 +249,15 @@ def test_the_usual_form_on_disk_needs_no_quick_one(
         assert gpu.stats().pipelines.quick == 0
 
 
+@pytest.mark.usefixtures("slow_modules")
+def test_a_setting_turns_quick_forms_off() -> None:
+    values = gx.fields.GOLDILOCKS.random(100, 1)
+    with open_described_gpu(as_gpu, gx.Settings(quick_pipelines=False)) as gpu:
+        x = gpu.to_device(values)
+        assert (x + x).tolist() == (values + values).tolist()
+        assert gpu.stats().pipelines.quick == 0
+
+
 def test_sums_of_points_are_the_same_in_both_forms() -> None:
     points = CURVE.generator * list(range(1, 31))
     scalars = CURVE.scalar_field.random(30, 1)

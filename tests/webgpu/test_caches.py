@@ -108,7 +108,7 @@ def test_the_caches_are_printed_in_three_lines(
 
 def test_bucket_stats_count_the_compiled_pipeline(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
-    gpu.warm_up(ADD_U32, [10, 20_000])
+    gpu.prepare(ADD_U32, [10, 20_000])
     gpu.run(ADD_U32, *word_jobs(100)[0])
     small, large = gpu.bucket_cache_stats()
     if small.bucket > large.bucket:
@@ -120,9 +120,9 @@ def test_bucket_stats_count_the_compiled_pipeline(open_webgpu: OpenWebGpu) -> No
     assert small.bytes_held >= 3 * 4 * 16_384
 
 
-def test_the_first_call_after_warm_up_compiles_nothing(open_webgpu: OpenWebGpu) -> None:
+def test_the_first_call_after_prepare_compiles_nothing(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
-    gpu.warm_up(ADD_U32, [10, 20_000, 100])
+    gpu.prepare(ADD_U32, [10, 20_000, 100])
     before = gpu.stats()
     assert before.bucket_sizes == (16_384, 32_768)
     assert (before.buffer_sets, before.pipelines, before.submissions) == (2, 2, 0)
@@ -172,7 +172,7 @@ def test_the_history_of_one_executor_warms_up_the_next(
         first.run(make_wgsl_kernel(name="my own"), jobs[0][0])
     second = open_webgpu(settings=settings)
     assert second.stats().pipelines == 0
-    second.warm_up()
+    second.prepare()
     before = second.stats()
     assert before.bucket_sizes == (16_384, 32_768)
     assert (before.buffer_sets, before.pipelines) == (2, 2)
@@ -191,7 +191,7 @@ def test_an_invalid_history_file_is_replaced(
     (path,) = tmp_path.iterdir()
     path.write_text(content)
     with open_webgpu(settings=settings, adaptive=True) as gpu:
-        gpu.warm_up()
+        gpu.prepare()
         assert gpu.stats().buffer_sets == 0
         gpu.run(ADD_U32, *word_jobs(5)[0])
     assert json.loads(path.read_text())["used"] == {"vector_add_u32": [16_384]}
@@ -220,7 +220,7 @@ def test_no_history_is_written_without_a_cache_folder(
     monkeypatch.chdir(tmp_path)
     gpu = open_webgpu(settings=gx.Settings(cache_dir=None if folder is None else Path(folder)))
     gpu.run(ADD_U32, *word_jobs(5)[0])
-    gpu.warm_up()
+    gpu.prepare()
     gpu.close()
     kept_in = [path.parent for path in tmp_path.rglob("webgpu-*")]
     assert kept_in == ([] if folder is None else [tmp_path / folder])

@@ -54,7 +54,7 @@ def test_a_call_that_can_be_bound_gets_a_bucket_that_can_be_bound(open_webgpu: O
     gpu = open_webgpu()
     limit_bindings(gpu, 4 * 100_000)
     jobs = word_jobs(90_000)
-    gpu.warm_up(ADD_U32, [90_000])
+    gpu.prepare(ADD_U32, [90_000])
     for _ in range(3):
         check_sums([gpu.run(ADD_U32, *jobs[0])], jobs)
     assert gpu.stats().bucket_sizes == (100_000,)

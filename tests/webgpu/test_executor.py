@@ -156,7 +156,7 @@ def test_a_kernel_without_wgsl_is_refused(open_webgpu: OpenWebGpu) -> None:
         with pytest.raises(gx.errors.KernelError, match="'only spirv' has no WGSL"):
             gpu.run(kernel, *job)
         with pytest.raises(gx.errors.KernelError, match="'only spirv' has no WGSL"):
-            gpu.warm_up(kernel, [5])
+            gpu.prepare(kernel, [5])
 
 
 @pytest.mark.parametrize("private", [True, False])
@@ -235,8 +235,8 @@ def test_a_closed_executor_refuses_calls_and_may_be_closed_again(open_webgpu: Op
         lambda: gpu.run_batch(ADD_U32, [job]),
         lambda: gpu.run_batch(ADD_U32, []),
         lambda: gpu.run_field_add(*field_job(5)),
-        lambda: gpu.warm_up(ADD_U32, [5]),
-        gpu.warm_up,
+        lambda: gpu.prepare(ADD_U32, [5]),
+        gpu.prepare,
     ]
     for call in refused:
         with pytest.raises(gx.errors.ClosedError, match="the executor is closed; open another one"):

@@ -192,5 +192,5 @@ def test_a_work_group_of_unknown_size_needs_a_grid(open_webgpu: OpenWebGpu) -> N
 
 def test_warming_up_a_whole_kernel_compiles_it(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
-    gpu.warm_up(make_kernel(DOUBLE), [100])
+    gpu.prepare(make_kernel(DOUBLE), [100])
     assert (gpu.stats().pipelines, gpu.stats().buffer_sets) == (1, 0)

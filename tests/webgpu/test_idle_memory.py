@@ -75,7 +75,7 @@ def test_a_repeated_large_call_keeps_its_buffer_sets(open_webgpu: OpenWebGpu, jo
 
 def test_a_warmed_up_buffer_set_is_kept(open_webgpu: OpenWebGpu) -> None:
     gpu, (job,) = open_small(open_webgpu), word_jobs(LARGE)
-    gpu.warm_up(ADD_U32, [LARGE])
+    gpu.prepare(ADD_U32, [LARGE])
     made = gpu.stats().buffer_sets
     check_sums([gpu.run(ADD_U32, *job)], [job])
     assert gpu.stats().buffer_sets == made

@@ -282,22 +282,22 @@ def test_gpu_executor_passes_its_memory_limit_to_webgpu() -> None:
         assert backend._pool.stats().bytes_in_use <= 1_000_000
 
 
-def test_warm_up_stays_within_the_limit(tmp_path: Path) -> None:
+def test_prepare_stays_within_the_limit(tmp_path: Path) -> None:
     x = np.arange(200_000, dtype=np.uint32)
     with gx.WgpuExecutor(settings=gx.Settings(cache_dir=tmp_path)) as gpu:
         gpu.run(ADD_U32, x, x)
     limited = gx.Settings(cache_dir=tmp_path, memory_limit=1_000_000)
     with gx.WgpuExecutor(settings=limited) as gpu:
-        gpu.warm_up()  # the history of a process that had no limit
-        gpu.warm_up(ADD_U32, [100, 200_000, 500_000])
+        gpu.prepare()  # the history of a process that had no limit
+        gpu.prepare(ADD_U32, [100, 200_000, 500_000])
         np.testing.assert_array_equal(gpu.run(ADD_U32, x, x), 2 * x)
         assert gpu.stats().pool.bytes_in_use <= 1_000_000
     with gx.WgpuExecutor(settings=gx.Settings(memory_limit=100)) as gpu:
-        gpu.warm_up(ADD_U32, [5])
+        gpu.prepare(ADD_U32, [5])
         assert gpu.stats().buffer_sets == 0
 
 
-def test_a_waiting_call_gets_the_set_that_warm_up_made(
+def test_a_waiting_call_gets_the_set_that_prepare_made(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     x = np.arange(60_000, dtype=np.uint32)
@@ -312,7 +312,7 @@ def test_a_waiting_call_gets_the_set_that_warm_up_made(
             put_back(*arguments)
 
         monkeypatch.setattr(gpu._scheduler.buckets, "put_back", late)
-        gpu.warm_up(ADD_U32, [x.size])
+        gpu.prepare(ADD_U32, [x.size])
         thread, results = calls[0]
         thread.join(PATIENCE)
         np.testing.assert_array_equal(results, [2 * x])

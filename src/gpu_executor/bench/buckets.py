@@ -266,7 +266,7 @@ def measure_batches(
             *(functools.partial(executor.run_batch, kernel, tasks) for executor in executors),
         ]
         for executor in executors:
-            executor.warm_up(kernel, scenario.sizes)  # returns when everything is compiled
+            executor.prepare(kernel, scenario.sizes)  # returns when everything is compiled
             for _ in range(CALLS_BEFORE):
                 submitted = executor.stats().submissions
                 executor.run_batch(kernel, tasks)
@@ -322,7 +322,7 @@ def measure_single_tasks(
         *(functools.partial(executor.run, kernel, *task) for executor in executors),
     ]
     for executor in executors:
-        executor.warm_up(kernel, [SINGLE_ELEMENTS])
+        executor.prepare(kernel, [SINGLE_ELEMENTS])
     for function in functions * CALLS_BEFORE:
         _check([task], [function()])
     before = [_count_created(executor) for executor in executors]

@@ -2,7 +2,8 @@
 creating an instance and a device alone. Each is measured in processes of its own, in turns.
 
 The processes have the package's pipeline cache on disk and compiled bytecode, as every process of
-an installed package but the first one has them.
+an installed package but the first one has them. The first MSM, whose kernels a driver compiles for
+seconds, is measured without that cache too.
 """
 
 from __future__ import annotations
@@ -10,17 +11,23 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from gpu_executor.bench.child_process import run_python
+from gpu_executor.bench.first_call import DRIVER_CACHE_OFF
 from gpu_executor.bench.measurement import Target
 from gpu_executor.bench.sampled import Sampled
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import GpuError
 
 ROUNDS = 11
+MSM_ROUNDS = 2
+"""A process without the cache takes seconds."""
+CURVES = ("BLS12_381_G1", "BN254_G1")
+MOST_SECONDS_OF_MSM = {"no pipelines on disk": 2.0, "pipelines on disk": 0.3}
+"""The most time that the first MSM may take."""
 MOST_SECONDS = 0.15
 """The most time that imports, opening and the first call may take beyond an instance and a device
 alone."""
@@ -96,6 +103,35 @@ gpu.shutdown()
 """
 
 
+SUM_POINTS = """
+import json, sys, time
+begun = time.perf_counter()
+import numpy as np
+numpy_done = time.perf_counter()
+import gpu_executor as gx
+curve = getattr(gx.curves, sys.argv[1])
+import_done = time.perf_counter()
+gpu = gx.GpuExecutor("vulkan")
+open_done = time.perf_counter()
+factors = np.array([1, 3, 5, 7])[np.arange(4096) % 4]
+points = gpu.to_device((curve.generator * [1, 3, 5, 7])[np.arange(4096) % 4])
+scalars = curve.scalar_field.random(4096, 1)
+ready = time.perf_counter()
+result = curve.msm(points, scalars).to_host()
+done = time.perf_counter()
+logarithm = sum(int(each) * int(scalar) for each, scalar in zip(factors, scalars.ints()))
+assert result.tolist() == (curve.generator * (logarithm % curve.order)).tolist()
+print(json.dumps({
+    "numpy": numpy_done - begun,
+    "import": import_done - numpy_done,
+    "open": open_done - import_done,
+    "call": done - ready,
+    "together": open_done - numpy_done + done - ready,
+}))
+gpu.shutdown()
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class OpeningTimes:
     """Medians in milliseconds of processes of one kind. A stage that a process does not have
@@ -137,6 +173,39 @@ def measure_opening(device: DeviceInfo, rounds: int = ROUNDS) -> list[OpeningTim
     return [_summarize(name, taken[name], printed[name]) for name in programs]
 
 
+def measure_first_msms(
+    curves: Sequence[str] = CURVES, rounds: int = MSM_ROUNDS
+) -> list[OpeningTimes]:
+    """Measure processes whose first call is an MSM of 2^12 points: the first of all, and one that
+    finds its pipelines on disk. The driver's own cache is off."""
+    rows = []
+    for curve in curves:
+        taken: dict[str, list[dict[str, float]]] = {state: [] for state in MOST_SECONDS_OF_MSM}
+        printed = dict.fromkeys(MOST_SECONDS_OF_MSM, "")
+        for _ in range(rounds):
+            with tempfile.TemporaryDirectory() as folder:
+                environment = _make_environment(Path(folder)) | DRIVER_CACHE_OFF
+                for state in MOST_SECONDS_OF_MSM:
+                    seconds, text = _run_process(SUM_POINTS, curve, environment)
+                    printed[state] = printed[state] or text
+                    taken[state].append(seconds)
+        rows += [
+            _summarize(f"MSM, {curve}, {state}", taken[state], printed[state])
+            for state in MOST_SECONDS_OF_MSM
+        ]
+    return rows
+
+
+def check_msm_targets(rows: Iterable[OpeningTimes]) -> list[Target]:
+    """Return the targets of the first MSMs."""
+    return [
+        Target(row.what, row.call_ms / 1e3, most, "s", at_most=True)
+        for row in rows
+        for state, most in MOST_SECONDS_OF_MSM.items()
+        if row.what.endswith(f", {state}")
+    ]
+
+
 def check_targets(rows: list[OpeningTimes]) -> list[Target]:
     """Return the targets: what opening takes beyond the instance and the device, both without and
     with NumPy's import."""
@@ -161,6 +230,7 @@ def _make_environment(folder: Path) -> dict[str, str]:
         "PYTHONPYCACHEPREFIX": str(folder / "bytecode"),
         "GPU_CACHE_DIR": str(folder / "cache"),
         "GPU_CACHE": "1",
+        "GPU_QUICK_PIPELINES": "1",
     }
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     return environment

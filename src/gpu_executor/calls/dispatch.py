@@ -221,6 +221,12 @@ class ArrayDevice(Protocol):
         other threads; returns at once. The arrays of the dispatches may be those of a device that
         runs nothing."""
 
+    def compile_all(
+        self, dispatches: Sequence[Dispatch], progress: Callable[[int, int], None]
+    ) -> int:
+        """Compile what dispatches need, in the form that runs fastest, and wait for it; returns the
+        number of pipelines. `progress` gets how many are done, and that number."""
+
     def submit(self, steps: Sequence[Step]) -> None:
         """Run steps in order, after everything submitted before; returns at once."""
 

@@ -10,6 +10,7 @@ from gpu_executor.bench import opening, suite
 from gpu_executor.bench.measurement import MeasuredRows
 from gpu_executor.cli.bench_output import json_option, print_device, report_measurement
 from gpu_executor.cli.output import console, make_table, print_text
+from gpu_executor.curves.parameters import NAMES
 
 COLUMNS = {
     "numpy_ms": "NumPy",
@@ -24,19 +25,32 @@ COLUMNS = {
 LEGEND = (
     "Medians of processes that ran in turns. together: import gpu_executor, open, first call; "
     "NumPy's import comes before. instance, find, device: in vkCreateInstance, "
-    "vkEnumeratePhysicalDevices and vkCreateDevice, which are parts of open.\n"
+    "vkEnumeratePhysicalDevices and vkCreateDevice, which are parts of open. The first call of the "
+    "last processes is an MSM of 2^12 points.\n"
 )
 
 
 @click.command("opening")
 @click.option("--rounds", default=opening.ROUNDS, show_default=True, type=click.IntRange(1))
+@click.option(
+    "--curve",
+    "curves",
+    type=click.Choice(NAMES),
+    multiple=True,
+    default=opening.CURVES,
+    show_default=True,
+    help="Curves of first MSMs.",
+)
 @json_option
-def bench_opening(rounds: int, json_file: Path | None) -> None:
+def bench_opening(rounds: int, curves: tuple[str, ...], json_file: Path | None) -> None:
     """Imports, opening a device and the first call, in new processes."""
     device = suite.select_device()
     print_device(device)
     rows = opening.measure_opening(device, rounds)
-    measured = MeasuredRows(device, rows, targets=opening.check_targets(rows))
+    msms = opening.measure_first_msms(curves)
+    targets = opening.check_targets(rows) + opening.check_msm_targets(msms)
+    rows += msms
+    measured = MeasuredRows(device, rows, targets=targets)
     with report_measurement("opening", measured, json_file):
         table = make_table("The first result of a process (ms)", "process", *COLUMNS.values())
         for row in rows:

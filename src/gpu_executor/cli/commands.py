@@ -15,7 +15,7 @@ from gpu_executor.version import __version__
 
 MODULES = (
     *("bench", "calibrate", "compile_report", "demo", "devices", "doctor", "groth16", "report"),
-    *("smoke", "soak", "top"),
+    *("smoke", "soak", "top", "warm"),
 )
 """The modules of the commands, each of which has its command by the same name."""
 

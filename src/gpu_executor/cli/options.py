@@ -6,6 +6,7 @@ What cannot work is refused here, before anything is opened or measured.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -64,6 +65,12 @@ def make_output_argument(name: str) -> Callable[[Command], Command]:
         type=click.Path(dir_okay=False, path_type=Path),
         callback=_check_path,
     )
+
+
+def time_usual_forms() -> None:
+    """Let the backends that a benchmark opens compile every pipeline in its usual form at once. A
+    quick form would be timed until the usual one is there, and is up to six times slower."""
+    os.environ.setdefault("GPU_QUICK_PIPELINES", "0")
 
 
 def make_device_options(command: Command) -> Command:

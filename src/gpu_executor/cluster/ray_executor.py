@@ -462,6 +462,10 @@ class RayExecutor(ByIdentity, Executor):
         """Raise `NotSupportedError`: a cluster has no device arrays."""
         raise refuse("graph", NAME)
 
+    def warm_up(self, work: Any, subject: Any, *, progress: Any = None) -> int:
+        """Raise `NotSupportedError`: run `gpu-executor warm` on the nodes instead."""
+        raise refuse("warm_up", NAME)
+
     def synchronize(self) -> None:
         """Raise `NotSupportedError`: a cluster has no device arrays."""
         raise refuse("synchronize", NAME)

@@ -11,25 +11,21 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
 from gpu_executor import fields
-from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.calls.dispatch import Algorithms, ArrayCopy, Dispatch, Step
 from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.curves.curve import Curve
 from gpu_executor.curves.parameters import NAMES, get_named
-from gpu_executor.curves.point_array import PointArray
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.fields.extension import ExtensionField
 from gpu_executor.fields.field import Field
 from gpu_executor.groth16.proof_curve import (
     CURVE_NAMES,
-    ProofCurve,
-    get_generator,
     get_proof_curve,
 )
 from gpu_executor.hashes.byte_hash import NAMED as BYTE_HASHES
@@ -44,7 +40,6 @@ from gpu_executor.kernels import catalogue
 from gpu_executor.kernels.byte_hashes import call_kernel
 from gpu_executor.kernels.chains import MIXES, integer_chains_kernel, product_chains_kernel
 from gpu_executor.kernels.curves import (
-    COORDINATES,
     OPERATIONS,
     SINGLE_WORK_GROUP,
     choose_work_group,
@@ -56,27 +51,31 @@ from gpu_executor.kernels.curves import (
 from gpu_executor.kernels.families import SCALAR_FAMILIES, family
 from gpu_executor.kernels.field_hashes import MAX_CODES
 from gpu_executor.kernels.modules import SpecId, get_module_names
-from gpu_executor.msm.fixed_base import FixedBase
-from gpu_executor.msm.plan import plan_sets
-from gpu_executor.msm.run import run_on_device, run_sets, run_tables
-from gpu_executor.msm.tables import make_multiples, make_table, to_tables
-from gpu_executor.ops import element_bytes, point_bytes, polynomials, scalars
 from gpu_executor.ops.array_functions import where
-from gpu_executor.ops.byte_hashes import hash_messages
-from gpu_executor.ops.folding import ARITIES
-from gpu_executor.ops.points import AFFINE
 from gpu_executor.ops.sort import ORDERS, UINT64, argsort, bincount, sort, sort_pairs
-from gpu_executor.ops.sparse import RECORD_HEAD, SparseMatrix, check_records
 from gpu_executor.plan.plan import choose_work_groups
 from gpu_executor.primes import NAMED
 from gpu_executor.soak.kernels import KERNELS as SOAK_KERNELS
 from gpu_executor.steps.dispatch_sizes import choose_constants, choose_sizes
-from gpu_executor.steps.dry_device import DryDevice
 from gpu_executor.steps.step_binder import STRIDED_COPY_WORK_GROUP
 from gpu_executor.vulkan.pipeline import Constants, encode_specialization
+from gpu_executor.warm_up.works import (
+    COUNTS,
+    FEW,
+    MANY,
+    WORD,
+    WorkDevice,
+    run_byte_hash,
+    run_curve,
+    run_extension,
+    run_field,
+    run_field_hash,
+    run_msms,
+    run_proofs,
+    run_transforms,
+)
 
 T = TypeVar("T")
-WORD = np.dtype(np.uint32)
 CODES = range(SpecId.DIAGONAL_CODES, SpecId.DIAGONAL_CODES + MAX_CODES)
 DIGITS_OF_PRIMES = frozenset(
     {
@@ -90,11 +89,6 @@ DIGITS_OF_PRIMES = frozenset(
 )
 """Specialization constants that are the digits of a prime, or of numbers that follow from it. They
 decide no loop and no type, so pipelines that differ in nothing else have the same registers."""
-FEW, SOME, MANY = 1 << 8, 1 << 18, 1 << 22
-"""Numbers of elements for which a device chooses different work-groups, elements per invocation and
-loops."""
-COUNTS = FEW, SOME, MANY
-EXPONENT = 5
 CHAIN_LENGTH = 256
 """Of the chains that measure products."""
 LOG_LENGTHS = (1, 7, 12, 13, 22)
@@ -148,10 +142,8 @@ def _needs_no_product(encoded: bytes) -> bool:
     return number & number - 1 == 0 or number & number + 1 == 0
 
 
-class RecordingDevice(DryDevice):
-    """An `ArrayDevice` that has no memory and remembers the pipelines of what is submitted."""
-
-    free_memory = 1 << 40
+class RecordingDevice(WorkDevice):
+    """A `WorkDevice` that remembers the pipelines of what is submitted."""
 
     def __init__(self, info: DeviceInfo) -> None:
         # So fast a memory that rounds of affine additions are worth while.
@@ -162,7 +154,10 @@ class RecordingDevice(DryDevice):
         """The pipelines by their shape."""
         self.recorded: set[Hashable] = set()
         """What would submit nothing new: operations on elements of primes of equal length."""
-        self._cached: dict[Hashable, Any] = {}
+
+    def use_f64_limbs(self, is_on: bool) -> None:
+        """Let large primes have f64 limbs from now on, or integer limbs."""
+        self._f64_limbs = is_on
 
     def add(
         self,
@@ -191,12 +186,6 @@ class RecordingDevice(DryDevice):
             else:
                 assert isinstance(step, ArrayCopy)  # `_record_copies` has their kernels
 
-    def cache(self, key: Hashable, make: Callable[[], T]) -> T:
-        if key not in self._cached:
-            self._cached[key] = make()
-        value: T = self._cached[key]
-        return value
-
     def run_operation(
         self, operation: Algorithms, arguments: tuple[Any, ...], options: Mapping[str, Any]
     ) -> Any:
@@ -211,7 +200,10 @@ def record_workload(info: DeviceInfo) -> RecordingDevice:
     _record_copies(device)
     _record_sorts(device)
     _record_numpy_functions(device)
-    _record_byte_hashes(device)
+    for function in BYTE_HASHES.values():
+        run_byte_hash(device, function)
+        kernel = call_kernel(function.algorithm, 99)  # rows of the host
+        device.add(kernel, *choose_work_groups(kernel, FEW, device.info, []))
     public = [getattr(fields, name) for name in fields.__all__]
     named = [each for each in public if isinstance(each, Field)]
     extensions = [each for each in public if isinstance(each, ExtensionField)]
@@ -224,26 +216,26 @@ def record_workload(info: DeviceInfo) -> RecordingDevice:
     ]
     named_curves = [get_named(name) for name in NAMES]
     for f64_limbs in (False, True):
-        device.f64_limbs = f64_limbs
+        device.use_f64_limbs(f64_limbs)
         for field in named:
             kind: Hashable = ("field", f64_limbs, family(field.prime), field.prime.bits)
             if kind not in device.recorded:
                 device.recorded.add(kind)
-                _record_field(device, field)
+                run_field(device, field)
             for log_n in LOG_LENGTHS:
                 kind = ("transform", family(field.prime), field.prime.bits, log_n)
                 if log_n <= field.prime.two_adicity and kind not in device.recorded:
                     device.recorded.add(kind)
-                    _record_transforms(device, field, log_n)
+                    run_transforms(device, field, log_n)
         for extension in extensions:
-            _record_extension(device, extension)
+            run_extension(device, extension)
         for hashed in _list_field_hashes():
-            _record_field_hash(device, hashed)
+            run_field_hash(device, hashed)
         for curve in named_curves:
-            _record_curve(device, curve)
-            _record_msms(device, curve)
+            run_curve(device, curve)
+            run_msms(device, curve)
         for name in CURVE_NAMES:
-            _record_proofs(device, get_proof_curve(name))
+            run_proofs(device, get_proof_curve(name))
     for name in COMPARED_CURVES:
         _record_variants(device, get_named(name))
     return device
@@ -310,113 +302,6 @@ def _record_numpy_functions(device: RecordingDevice) -> None:
         array.sum(dtype=name), table.sum(axis=0, dtype=name), array.max(), array.any()
 
 
-# --- hashes ---
-
-
-def _record_byte_hashes(device: RecordingDevice) -> None:
-    """Rows as trees have them, of any length and of host arrays, and messages of any length."""
-    for function in BYTE_HASHES.values():
-        algorithm, size = function.algorithm, function.digest_size
-        for count in (FEW, MANY):
-            for length in sorted({32, 64, 2 * size, 100}):
-                function.hash(device.empty((count, length), element_bytes.BYTE))
-        children = device.empty((FEW, size), element_bytes.BYTE)
-        function.compress(children, sort=True), function.compress(children, prefix=b"\0")
-        function.hash(device.empty((FEW, 2000), element_bytes.BYTE))
-        hash_messages(device, algorithm, [bytes(2000), b""])
-        kernel = call_kernel(algorithm, 99)
-        device.add(kernel, *choose_work_groups(kernel, FEW, device.info, []))
-
-
-# --- fields ---
-
-
-def _make_elements(device: RecordingDevice, field: Any, *shape: int) -> Any:
-    data = device.empty((*shape, *field.layout.element_shape), field.prime.column_dtype)
-    return field.array_type(field, data, field.form)
-
-
-def _record_arithmetic(device: RecordingDevice, field: Any) -> None:
-    """What prime fields and extensions have."""
-    for count in COUNTS:
-        a, b = (_make_elements(device, field, count) for _ in range(2))
-        unaligned = _make_elements(device, field, count + 1)[1:]
-        for other in (a, unaligned):
-            field.add(other, b), field.sub(other, b), field.mul(other, b), field.fma(other, b, a)
-            field.neg(other), field.double(other), field.square(other)
-            if field.form == "montgomery":
-                other.in_form("canonical")
-                field.array_type(field, other.data, "canonical").in_form("montgomery")
-        field.add(a, 3), field.sub(a, 3), field.sub(3, a), field.mul(a, 3), field.fma(a, 3, b)
-        field.equal(a, b), field.equal(a, 3)
-        field.where(np.zeros(count, np.bool_), a, b), field.where(np.False_, a, 1)
-        field.power(a, EXPONENT), field.div(a, b), field.inverse(a, zero="error")
-        field.sum(a), field.prod(a), field.vecdot(a, b)
-        field.prefix_sum(a), field.prefix_product(a)
-        rows = a.reshape(count // FEW, FEW)
-        field.sum(rows, axis=0), field.sum(rows, axis=1), field.prod(rows, axis=1)
-        field.matmul(rows, rows.transpose(1, 0)), field.matmul(rows, a[:FEW])
-        places = np.arange(FEW)
-        a[places] = a[places]
-        a[::2].copy()
-        field.concatenate([a, b])
-    field.legendre(_make_elements(device, field, FEW))
-    field.sqrt(_make_elements(device, field, FEW), nonsquare="zero")
-
-
-def _record_field(device: RecordingDevice, field: Field) -> None:
-    _record_arithmetic(device, field)
-    prime = field.prime
-    for count in COUNTS:
-        a = _make_elements(device, field, count)
-        field.poly_eval(a[:FEW], a)
-        polynomials.resize(prime, a.data, count + 1)
-        row = a[:FEW].reshape(1, FEW)
-        polynomials.multiply_directly(prime, row.data, row.data)
-        if element_bytes.can_convert(device, prime, prime.element_bytes):
-            encoded = device.empty((count, prime.element_bytes), element_bytes.BYTE)
-            element_bytes.read_bytes(prime, encoded, big_endian=True)
-            element_bytes.write_bytes(prime, a.data, a.form, big_endian=True)
-        if scalars.can_reduce(device, prime):
-            numbers = np.broadcast_to(np.uint8(0), (FEW, prime.element_bytes))
-            scalars.reduce_scalars(device, prime, numbers, big_endian=True)
-
-
-def _record_transforms(device: RecordingDevice, field: Field, log_n: int) -> None:
-    a = _make_elements(device, field, 1 << log_n)
-    coset = field.prime.generator
-    orders: tuple[Any, ...] = ("natural", "reversed")
-    for transform in (field.ntt, field.intt):
-        for order_in in orders:
-            for order_out in orders:
-                transform(a, order_in=order_in, order_out=order_out)
-        transform(a, coset=coset)
-        transform(_make_elements(device, field, 3, 1 << log_n))  # a batch
-    for arity in ARITIES:
-        if arity <= 1 << log_n:
-            field.fold(a, 3, arity)
-    if log_n > 1:
-        half = a[: 1 << log_n - 1]
-        field.poly_mul(half, half), field.poly_divide_vanishing(a, 1 << log_n - 1)
-        field.lde(half, 2)
-        rows = _make_elements(device, field, 3, 1 << log_n - 1)
-        field.poly_mul(rows, rows)
-
-
-def _record_extension(device: RecordingDevice, field: ExtensionField) -> None:
-    _record_arithmetic(device, field)
-    a = _make_elements(device, field, FEW)
-    field.frobenius(a), field.norm(a)
-    if field.degree == 2:
-        field.conjugate(a)
-    in_base = _make_elements(device, field.base, FEW)
-    field.mul(a, in_base), field.add(a, in_base)
-    field.from_coefficients(*a.coefficients)
-    for arity in ARITIES:
-        if isinstance(field.base, Field) and 2**field.prime.two_adicity >= FEW:
-            field.fold(a, 3, arity), field.fold(in_base, 3, arity)
-
-
 def _list_field_hashes() -> list[FieldHash]:
     """The hash functions whose kernels differ in more than their constants; circomlib's Poseidon
     has a state of two to seventeen elements."""
@@ -433,85 +318,6 @@ def _make_poseidon(field: Field) -> Poseidon:
     grain = Grain(field.prime, width, *rounds)
     constants = grain.draw_elements(width * sum(rounds))
     return Poseidon(field, width, rounds, constants, grain.draw_cauchy_matrix(width))
-
-
-def _record_field_hash(device: RecordingDevice, hashed: FieldHash) -> None:
-    """Groups of invocations hash few rows; of many, each invocation has its own."""
-    length = hashed.sponge.length or hashed.width
-    for count in (1, FEW, MANY):
-        hashed.hash(_make_elements(device, hashed.field, count, length))
-
-
-# --- curves ---
-
-
-def _make_words(
-    device: RecordingDevice, curve: Curve, coordinates: int, *shape: int
-) -> DeviceArray:
-    """The words of points."""
-    key = curve.key
-    return device.empty((*shape, coordinates, *key.coordinate_shape), key.prime.column_dtype)
-
-
-def _record_curve(device: RecordingDevice, curve: Curve) -> None:
-    key, prime = curve.key, curve.key.prime
-    for count in (FEW, SOME):
-        for coordinates in (AFFINE, COORDINATES):
-            p = PointArray(curve, _make_words(device, curve, coordinates, count))
-            curve.add(p, p), curve.sub(p, p), curve.neg(p), curve.double(p)
-            curve.equal(p, p), curve.is_infinity(p), curve.is_on_curve(p), curve.sum(p)
-            p.affine()
-    words = _make_words(device, curve, AFFINE, FEW)
-    p = PointArray(curve, words, known_in_subgroup=True)
-    factors = _make_elements(device, curve.scalar_field, FEW)
-    curve.mul(p, factors)
-    curve.mul(p[:1], factors)
-    curve.mul(p, 3)
-    curve.msm(p, factors)
-    PointArray(curve, words).in_subgroup()
-    if point_bytes.can_decode(device, key, prime.element_bytes):
-        encoded = device.empty((FEW, prime.element_bytes), element_bytes.BYTE)
-        flags = device.empty((FEW,), WORD)
-        point_bytes.decode_points(key, encoded, flags, big_endian=True, larger=True)
-    if point_bytes.can_encode(device, key, prime.element_bytes):
-        point_bytes.encode_points(key, words, (0, 1, 2), big_endian=True, larger=True)
-
-
-def _record_msms(device: RecordingDevice, curve: Curve) -> None:
-    """Few points, with tables that the call makes; more, which single invocations or groups
-    accumulate; many, with rounds of affine additions; tables and sets."""
-    key, glv = curve.key, curve.glv
-    words = -(-key.order.bit_length() // 32)
-    for count in (FEW, 1 << 14, SOME, MANY):
-        points = _make_words(device, curve, AFFINE, count)
-        factors = device.empty((count, words), WORD)
-        for used in {None, glv}:
-            run_on_device(device, key, points, factors, (), used)
-    batch = device.empty((3, FEW, words), WORD)
-    run_on_device(device, key, _make_words(device, curve, AFFINE, 3, FEW), batch, (3,), glv)
-    for count in (FEW, 1 << 16):
-        points = _make_words(device, curve, AFFINE, count)
-        table = make_table(curve, points, None, None, known_in_subgroup=True)
-        factors = device.empty((count, words), WORD)
-        run_tables(key, table.plan, table.data, factors, ())
-    plan = plan_sets(key, 64, 128, device.info, 1 << 28)
-    sets = _make_words(device, curve, AFFINE, 128, 64)
-    tables = to_tables(key, make_multiples(key, plan, sets))
-    run_sets(key, plan, tables, device.empty((128, 64, words), WORD))
-
-
-def _record_proofs(device: RecordingDevice, curve: ProofCurve) -> None:
-    """What the prover of Groth16 and its setup use besides fields and MSMs."""
-    prime = curve.scalar_field.prime
-    records = device.empty((FEW, RECORD_HEAD + prime.words), WORD)
-    check_records(prime, records, (2, FEW, FEW))
-    starts = np.array([0, 1, FEW], np.int64)  # a short row and a long one
-    vector, sums = (_make_elements(device, curve.scalar_field, FEW).data for _ in range(2))
-    SparseMatrix(device, prime, records, starts).multiply(vector, sums[:2])
-    for group in (curve.g1, curve.g2):
-        point_bytes.find_codes(group.key, _make_words(device, group, AFFINE, FEW))
-        base = FixedBase(device, group.key, get_generator(group))
-        base.multiply(device.empty((FEW, prime.words), WORD))
 
 
 def _record_variants(device: RecordingDevice, curve: Curve) -> None:

@@ -267,6 +267,12 @@ class CpuMemory:
     def compile_ahead(self, dispatches: Sequence[Dispatch]) -> None:
         """Nothing: there are no kernels here."""
 
+    def compile_all(
+        self, dispatches: Sequence[Dispatch], progress: Callable[[int, int], None]
+    ) -> int:
+        """Nothing: there are no kernels here."""
+        return 0
+
     def run_operation(
         self, operation: Algorithms, arguments: tuple[Any, ...], options: Mapping[str, Any]
     ) -> Any:

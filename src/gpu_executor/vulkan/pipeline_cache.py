@@ -94,11 +94,12 @@ class PipelineCache:
         *,
         capacity: int = MAX_PIPELINES,
         spirv_val: SpirvVal = "auto",
+        quick_forms: bool = True,
     ) -> None:
         self._device = device
         self._files = files
         self._capacity = capacity
-        self._spirv_val = spirv_val
+        self._spirv_val, self._quick_forms = spirv_val, quick_forms
         self._pipelines: LruCache[Key, Pipeline] = LruCache()
         self._lock = threading.Lock()
         self._running: dict[Key, threading.Event] = {}
@@ -156,6 +157,21 @@ class PipelineCache:
         """Wait for the compile threads; `progress` gets the number of pipelines that are left,
         whenever it changes."""
         self._threads.wait(progress)
+
+    def compile_all(
+        self, requests: Iterable[PipelineRequest], progress: Callable[[int, int], None]
+    ) -> int:
+        """Compile pipelines in their usual form by several threads, and wait for them; returns
+        their number. `progress` gets how many are done, and that number."""
+        chosen = list(dict.fromkeys(requests))
+        self.compile_ahead(chosen, quick=False)
+        self.wait(lambda left: progress(max(len(chosen) - left, 0), len(chosen)))
+        for request in chosen:  # raises the error of one that cannot be compiled
+            kernel, work_group, per_invocation, params_in_buffer = request
+            self.release(
+                self.acquire(kernel, work_group, per_invocation, params_in_buffer=params_in_buffer)
+            )
+        return len(chosen)
 
     def release(self, pipeline: Pipeline) -> None:
         with self._lock:
@@ -247,7 +263,8 @@ class PipelineCache:
     def _may_be_quick(self, kernel: Kernel) -> bool:
         """Whether the quick form gains: software drivers compile variants of their own
         (`kernels/curves.py`)."""
-        return self._device.info.kind != "cpu" and compiles_slowly(kernel.digest)
+        is_gpu = self._device.info.kind != "cpu"
+        return self._quick_forms and is_gpu and compiles_slowly(kernel.digest)
 
     def _compile_for_later(self, request: PipelineRequest, *, quick: bool) -> None:
         """Make a pipeline that nobody uses yet, unless it exists or another thread makes it."""

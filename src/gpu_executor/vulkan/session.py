@@ -110,7 +110,10 @@ class Session:
             opened.callback(self._device.close)
             self._pipeline_files = PipelineFiles(self._device, settings.cache_dir if keep else None)
             self._pipelines = PipelineCache(
-                self._device, self._pipeline_files, spirv_val=settings.spirv_val
+                self._device,
+                self._pipeline_files,
+                spirv_val=settings.spirv_val,
+                quick_forms=settings.quick_pipelines,
             )
             opened.callback(self._pipelines.close)
             self._idle_memory = IdleMemory(settings.idle_memory)

@@ -10,7 +10,7 @@ may overlap.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from gpu_executor.calls.dispatch import Dispatch
@@ -204,11 +204,19 @@ class DispatchCache:
 
     def compile_ahead(self, dispatches: Iterable[Dispatch]) -> None:
         """Let several threads compile what dispatches need that will be submitted soon."""
-        self._pipelines.compile_ahead(
-            PipelineRequest(each.kernel, sizes.work_group, sizes.per_invocation)
-            for each in dispatches
-            if (sizes := DispatchSizes.choose(each, self._info))
-        )
+        self._pipelines.compile_ahead(self._list_requests(dispatches))
+
+    def compile_all(
+        self, dispatches: Iterable[Dispatch], progress: Callable[[int, int], None]
+    ) -> int:
+        """Compile the pipelines of dispatches in their usual form, and wait for them; returns their
+        number."""
+        return self._pipelines.compile_all(self._list_requests(dispatches), progress)
+
+    def _list_requests(self, dispatches: Iterable[Dispatch]) -> Iterator[PipelineRequest]:
+        for each in dispatches:
+            sizes = DispatchSizes.choose(each, self._info)
+            yield PipelineRequest(each.kernel, sizes.work_group, sizes.per_invocation)
 
     def close(self) -> None:
         for prepared in self._prepared.values():

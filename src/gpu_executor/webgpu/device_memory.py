@@ -197,6 +197,13 @@ class WebGpuMemory(StepDevice):
     def compile_ahead(self, dispatches: Sequence[Dispatch]) -> None:
         """Nothing: WebGPU compiles pipelines where they are used, most of the time in Python."""
 
+    def compile_all(
+        self, dispatches: Sequence[Dispatch], progress: Callable[[int, int], None]
+    ) -> int:
+        """Compile what dispatches need; returns the number of pipelines."""
+        with self._active:
+            return self.stream.compile_all(dispatches, progress)
+
     # --- memory ---
 
     def allocate(self, nbytes: int) -> Any:

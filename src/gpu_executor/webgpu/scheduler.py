@@ -203,7 +203,7 @@ class TaskScheduler:
         with self._counters:
             return sum_counters([self._record])
 
-    def warm_up(self, kernel: Kernel, size: int) -> int:
+    def prepare(self, kernel: Kernel, size: int) -> int:
         """Make a buffer set for the bucket of that size; return its bytes."""
         bucket = self.buckets.get_or_create(size, kernel)
         buffers = self.buckets.take_set(bucket)

@@ -7,7 +7,7 @@ encoded anew for each submission; pipelines, bind groups and parameters are cach
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gpu_executor.calls.dispatch import Dispatch
@@ -184,6 +184,21 @@ class StepStream:
             return BufferClear(fill.buffer, fill.offset, fill.nbytes)
         group, grid = self._fill.bind(fill.pattern, fill.buffer, fill.offset, fill.nbytes)
         return BoundDispatch(self._fill.pipeline, group, None, grid)
+
+    def compile_all(
+        self, dispatches: Iterable[Dispatch], progress: Callable[[int, int], None]
+    ) -> int:
+        """Compile the pipelines of dispatches; returns their number."""
+        chosen = {
+            (each.kernel, sizes.work_group, sizes.per_invocation): None
+            for each in dispatches
+            if (sizes := DispatchSizes.choose(each, self._device.info))
+        }
+        for done, tuned in enumerate(chosen):
+            progress(done, len(chosen))
+            self._pipelines.make_for_arrays(*tuned)
+        progress(len(chosen), len(chosen))
+        return len(chosen)
 
     def clear(self) -> None:
         """Forget everything that is cached."""

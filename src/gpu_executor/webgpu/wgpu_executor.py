@@ -281,7 +281,7 @@ class WgpuExecutor(DeviceArrays, PlainArrays):
         self._check_open()
         return self._scheduler.profiles.start(TraceFile(trace))
 
-    def warm_up(self, kernel: Kernel | None = None, sizes: Sequence[int] = ()) -> None:
+    def prepare(self, kernel: Kernel | None = None, sizes: Sequence[int] = ()) -> None:
         """Compile a kernel, and make a buffer set for each size. Kernels with split="whole" are
         compiled only.
 
@@ -297,16 +297,16 @@ class WgpuExecutor(DeviceArrays, PlainArrays):
             check_is_kernel(kernel)
             if kernel.wgsl is None:
                 self._pipelines.spirv.check(kernel)
-        counts = [parse_count("warm_up", size, least=1) for size in iterate("sizes", sizes)]
+        counts = [parse_count("prepare", size, least=1) for size in iterate("sizes", sizes)]
         with self._active:
             if kernel is not None:
-                self._warm_up(kernel, counts)
+                self._prepare(kernel, counts)
                 return
             for name, buckets in self._history.used.items():
                 if name in names():
-                    self._warm_up(load(name), buckets)
+                    self._prepare(load(name), buckets)
 
-    def _warm_up(self, kernel: Kernel, sizes: Sequence[int]) -> None:
+    def _prepare(self, kernel: Kernel, sizes: Sequence[int]) -> None:
         if kernel.split == "whole":  # the shapes of a call determine the buffers
             for size in sizes:
                 self._pipelines.compile(kernel, size)
@@ -315,7 +315,7 @@ class WgpuExecutor(DeviceArrays, PlainArrays):
         # A bucket of 0 elements: the memory limit does not allow even one element.
         for bucket in sorted(buckets - {0}):
             self._pipelines.compile(kernel, bucket)
-            self._settle_idle_memory(self._scheduler.warm_up(kernel, bucket))
+            self._settle_idle_memory(self._scheduler.prepare(kernel, bucket))
 
     @property
     def array_device(self) -> WebGpuMemory:

@@ -1,0 +1,1 @@
+"""Pipelines compiled before a work needs them."""
