@@ -63,7 +63,7 @@ def test_a_proof_is_written_and_verified(tmp_path: Path, shared: list[object]) -
     shown = run("prove", ZKEY, WTNS, str(proof), str(public), "--backend=vulkan", "--device=0")
     assert shown.exit_code == 0, shown.output
     assert shared == [("vulkan", "0")]
-    assert shown.output == f"the proof is in {proof}, its public values in {public}\n"
+    assert shown.stdout == f"the proof is in {proof}, its public values in {public}\n"
     check_proof(proof, public)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["proof.json", "public.json"]
     assert stat.S_IMODE(proof.stat().st_mode) & 0o444, "a proof is not secret"
