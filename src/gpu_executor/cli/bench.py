@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from gpu_executor.cli.bench_all import bench_all
+from gpu_executor.cli.bench_arrays import bench_arrays
 from gpu_executor.cli.bench_batch import bench_batch
 from gpu_executor.cli.bench_buckets import bench_buckets
 from gpu_executor.cli.bench_compare import bench_compare
@@ -32,6 +33,7 @@ def bench() -> None:
 
 
 bench.add_command(bench_all)
+bench.add_command(bench_arrays)
 bench.add_command(bench_batch)
 bench.add_command(bench_buckets)
 bench.add_command(bench_compare)
