@@ -5,19 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 import gpu_executor as gx
-from gpu_executor.bench.sampled import Sampled
+from gpu_executor.bench.timing import TimingBudget, time_resident
+from gpu_executor.calls.call import Array
 from gpu_executor.device_info import DeviceInfo
 
 LOG_COUNT, LOG_COUNT_ON_CPU = 26, 20
 """log2 of the number of elements of an array."""
-REPEATS, ROUNDS = 10, 5
-"""Operations of a recorded graph, and replays of which the median is taken."""
+REPEATS = 10
+"""Operations of a recorded graph."""
+BUDGET = TimingBudget(warm_up=0.3, per_function=0.2)
 COLUMNS = 1 << 10
 """The columns of arrays with two axes."""
 
@@ -73,9 +74,11 @@ def measure_arrays(log_count: int | None = None) -> tuple[DeviceInfo, list[Array
     with gx.PersistentVulkanBackend() as gpu:
         if log_count is None:
             log_count = LOG_COUNT_ON_CPU if gpu.device.kind == "cpu" else LOG_COUNT
+        rng = np.random.default_rng(7)
+        numbers = [rng.integers(1, 100, 1 << log_count) for _ in range(2)]
         rows: list[ArrayTimes] = []
         for work in WORKS:
-            seconds = _time(gpu, work, 1 << log_count)
+            seconds = _time(gpu, work, numbers[0].astype(work.dtype), numbers[1].astype(work.dtype))
             rate = ((work.reads + work.writes) << log_count) / seconds
             share = rate / rows[0].bytes_per_second if rows else 1.0
             rows.append(
@@ -84,23 +87,14 @@ def measure_arrays(log_count: int | None = None) -> tuple[DeviceInfo, list[Array
         return gpu.device, rows
 
 
-def _time(gpu: gx.PersistentVulkanBackend, work: _Work, count: int) -> float:
+def _time(gpu: gx.PersistentVulkanBackend, work: _Work, x: Array, y: Array) -> float:
     """The seconds of an operation in a graph that repeats it."""
-    rng = np.random.default_rng(7)
-    x, y = (rng.integers(1, 100, count).astype(work.dtype) for _ in range(2))
     a, b = gpu.to_device(x), gpu.to_device(y)
     rows = a.reshape(-1, COLUMNS)
     expected = work.run(x, y, x.reshape(-1, COLUMNS))
     np.testing.assert_allclose(work.run(a, b, rows).numpy(), expected, rtol=1e-5)
     with gpu.graph(a, b) as graph:
         made = [work.run(a, b, rows) for _ in range(REPEATS)]
-    graph()
-    gpu.synchronize()
-    taken = []
-    for _ in range(ROUNDS):
-        begun = perf_counter()
-        graph()
-        gpu.synchronize()
-        taken.append((perf_counter() - begun) / REPEATS)
+    (seconds,) = time_resident(gpu, [graph], BUDGET)
     del made
-    return Sampled.median(taken)
+    return seconds / REPEATS

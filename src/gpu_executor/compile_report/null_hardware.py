@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from gpu_executor.common.lean_dataclass import dataclass
-from gpu_executor.compile_report.workload import PipelineRequest, record_workload
+from gpu_executor.compile_report.workload import RecordedPipeline, record_workload
 from gpu_executor.errors import GpuError, NoDeviceError
 from gpu_executor.vulkan.device import EXECUTABLE_PROPERTIES, Device, describe_device
 from gpu_executor.vulkan.executable_statistics import read_statistics
@@ -145,7 +145,7 @@ def compile_workload() -> dict[str, Any]:
     }
 
 
-def compile_request(device: Device, request: PipelineRequest) -> PipelineFigures:
+def compile_request(device: Device, request: RecordedPipeline) -> PipelineFigures:
     """Return the figures of one pipeline, or the error of the compiler."""
     what = PipelineFigures(
         request.module, request.kernel.name, request.describe_constants(), request.chosen

@@ -99,7 +99,7 @@ COMPARED_CURVES = ("BLS12_381_G1", "BLS12_381_G2", "BN254_G1", "BN254_G2")
 
 
 @dataclass(frozen=True, slots=True)
-class PipelineRequest:
+class RecordedPipeline:
     """A kernel with the specialization constants of one pipeline."""
 
     kernel: Kernel
@@ -150,7 +150,7 @@ class RecordingDevice(WorkDevice):
         super().__init__(info, bytes_per_product=math.inf)
         self.operations: set[Algorithms] = set()
         """The operations that were run."""
-        self.requests: dict[Hashable, PipelineRequest] = {}
+        self.requests: dict[Hashable, RecordedPipeline] = {}
         """The pipelines by their shape."""
         self.recorded: set[Hashable] = set()
         """What would submit nothing new: operations on elements of primes of equal length."""
@@ -170,7 +170,7 @@ class RecordingDevice(WorkDevice):
     ) -> None:
         """Remember a pipeline, unless one of the same shape is known."""
         constants = choose_constants(kernel, work_group, per_invocation)
-        request = PipelineRequest(
+        request = RecordedPipeline(
             kernel,
             encode_specialization(kernel, constants),
             params_in_buffer and kernel.pushes_params,

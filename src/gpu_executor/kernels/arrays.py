@@ -153,14 +153,17 @@ def array_reduction_kernel(
     source: np.dtype[Any],
     target: np.dtype[Any],
     lanes: int,
+    axes: int,
 ) -> Kernel:
-    """Return the kernel that combines segments of elements, with `lanes` invocations for each. The
-    result has elements of 32 or 64 bits. `glsl/arrays/array_reduce.comp` lists the push words."""
+    """Return the kernel that combines segments of elements of `axes` axes, with `lanes` invocations
+    for each. The result has elements of 32 or 64 bits. `glsl/arrays/array_reduce.comp` lists the
+    push words."""
     constants = {
         SpecId.OPERATION: operation,
         SpecId.A_TYPE: _code(source),
         SpecId.RESULT_TYPE: _code(target),
         SpecId.LANES: lanes,
+        SpecId.AXES: axes,
         **_describe_loop(target),
     }
     name = f"reduce_{operation.name.lower()}_{source}"

@@ -147,7 +147,7 @@ def _combine_segments(
         push_words += [*lengths, *strides]
     numbers = choose_numbers(array.dtype if function in _LOGICAL else target)
     code = OperationCode[function.__name__.upper()]
-    kernel = array_reduction_kernel(code, numbers, array.dtype, target, lanes)
+    kernel = array_reduction_kernel(code, numbers, array.dtype, target, lanes, len(axes[1]))
     count = results * parts
     groups = -(-count // (REDUCTION_INVOCATIONS // lanes))
     device.submit(

@@ -1,9 +1,10 @@
 // Elements along some axes of an array combined to one: sums, minima, maxima, whether any or all
 // are true.
 //
-// Result o has `parts` segments of `length` elements each, the last one may be shorter; segment s
-// of all is part s % parts of result s / parts. LANES neighbouring invocations combine a segment:
-// lane l the elements l, l + LANES, ... in order, then the lanes by halves. The order depends on
+// Result o has `parts` segments of `length` elements each, the last one may be shorter. LANES
+// neighbouring invocations combine a segment: lane l the elements l, l + LANES, ... in order, then
+// the lanes by halves. Neighbouring segments are parts of one result, or with one lane those of
+// neighbouring results, whose elements are neighbours in memory. The order of operations depends on
 // the shape and the strides, and not on the device. Partial results have 32 or 64 bits.
 #version 460
 #extension GL_GOOGLE_include_directive : require
@@ -13,6 +14,8 @@
 layout(constant_id = ID_A_TYPE) const uint A_TYPE = TYPE_UINT32;
 layout(constant_id = ID_RESULT_TYPE) const uint RESULT_TYPE = TYPE_UINT32;
 layout(constant_id = ID_LANES) const uint LANES = 256;
+// The axes that are combined: the last ones of `reduced_lengths`. Those before have length 1.
+layout(constant_id = ID_AXES) const uint AXES = 4;
 
 const uint INVOCATIONS = 256;
 layout(local_size_x = 256) in;
@@ -41,12 +44,17 @@ NUMBER get_identity() {
     return NUMBER(0);
 }
 
-uint walk(uint i, uint at, uvec4 lengths, uvec4 strides) {
-    [[unroll]] for (int axis = 3; axis > 0; --axis) {
-        at += i % lengths[axis] * strides[axis];
-        i /= lengths[axis];
+// The place of element i of the last `axes` axes, which begin at `at`.
+uint walk(uint i, uint at, uint axes, uvec4 lengths, uvec4 strides) {
+    [[unroll]] for (int axis = 3; axis >= 0; --axis) {
+        if (4 - axis < int(axes)) {
+            at += i % lengths[axis] * strides[axis];
+            i /= lengths[axis];
+        } else if (4 - axis == int(axes)) {
+            at += i * strides[axis];
+        }
     }
-    return at + i * strides[0];
+    return at;
 }
 
 NUMBER load(uint at) {
@@ -64,17 +72,21 @@ NUMBER combine(NUMBER x, NUMBER y) {
 void main() {
     uint local = gl_LocalInvocationIndex, lane = local % LANES, own = local / LANES;
     uint held = INVOCATIONS / LANES;  // segments of a work-group
+    uint results = count / parts;
     uint rounds = (count + held * gl_NumWorkGroups.x - 1) / (held * gl_NumWorkGroups.x);
     for (uint round = 0; round < rounds; ++round) {
         uint segment = (round * gl_NumWorkGroups.x + gl_WorkGroupID.x) * held + own;
         NUMBER value = get_identity();
         if (segment < count) {
-            uint from = walk(segment / parts, start, VECTOR(kept_lengths), VECTOR(kept_strides));
-            uint first = segment % parts * length, end = min(first + length, reduced);
+            uint of = LANES == 1 ? segment % results : segment / parts;
+            uint part = LANES == 1 ? segment / results : segment % parts;
+            uint from = walk(of, start, 4, VECTOR(kept_lengths), VECTOR(kept_strides));
+            uint first = part * length, end = min(first + length, reduced);
             for (uint i = first + lane; i < end; i += LANES) {
-                uint at = walk(i, from, VECTOR(reduced_lengths), VECTOR(reduced_strides));
+                uint at = walk(i, from, AXES, VECTOR(reduced_lengths), VECTOR(reduced_strides));
                 value = combine(value, load(at));
             }
+            if (LANES == 1) segment = of * parts + part;
         }
         if (LANES > 1) {
             barrier();  // the round before has read its partial results
