@@ -28,7 +28,7 @@ from gpu_executor.msm.parts import (
 )
 from gpu_executor.msm.plan import MsmPlan
 from gpu_executor.msm.prepared import submit_msm, submit_sliced_msm
-from gpu_executor.ops.elementwise import ElementData
+from gpu_executor.ops.elementwise import ElementData, with_f64_limbs
 from gpu_executor.ops.points import (
     get_shape,
     make_infinity,
@@ -192,10 +192,9 @@ class _KnownParts:
 def _compile_ahead(
     device: ArrayDevice, curve: CurveKey, parts: MsmParts, *, has_table: bool
 ) -> None:
-    """Begin to compile all kernels of a part, those of its last stages too."""
-    dry = DryDevice(
-        device.info, f64_limbs=device.f64_limbs, bytes_per_product=device.bytes_per_product
-    )
+    """Begin to compile all kernels of a part, those of its last stages too. What a device measures
+    is not asked for: the plan has its rounds already, and only large primes have f64 limbs."""
+    dry = DryDevice(device.info, f64_limbs=with_f64_limbs(device, curve.prime))
     result = run_dry(dry, curve, parts.part, has_table=has_table, slices=parts.slices)
     to_affine(curve, result)
     device.compile_ahead(dry.dispatches)
