@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 import json
 import pkgutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from gpu_executor.compile_report.report import (
     EXPECTED_SPILLS,
     FamilyReport,
     choose_families,
+    compile_families,
     parse_report,
     summarize,
 )
@@ -34,6 +36,19 @@ GOOD = PipelineFigures("wide_mul", "mul", "words=12", chosen=True, instructions=
 SPILLING = dataclasses.replace(GOOD, module="wide_power", spilled_vgprs=11, scratch_bytes=3072)
 FAILED = dataclasses.replace(GOOD, error="vkCreateComputePipelines failed", instructions=0)
 LISTED = next(iter(EXPECTED_SPILLS))
+
+
+COMPILER = """#!/bin/sh
+echo "$@" >"$COMPILED/$RADV_FORCE_FAMILY"
+set -e
+for wait in $(seq 1000); do
+    [ -e "$COMPILED/navi21" ] && [ -e "$COMPILED/vega10" ] && break
+    sleep 0.01
+done
+cat "$COMPILED/navi21" "$COMPILED/vega10" >&2
+echo '{"device": "a '$RADV_FORCE_FAMILY'", "driver": "none", "pipelines": []}'
+"""
+"""In the place of Python: it waits for the other family's process, at most 10 s."""
 
 
 def make_report(*pipelines: PipelineFigures) -> FamilyReport:
@@ -82,6 +97,22 @@ def test_the_summary_counts_and_the_status_follows(
     content = json.loads(file.read_text())
     assert content["summary"]["failed"] == counts[1]
     assert parse_report("navi21", json.dumps(content["families"][0])) == report
+
+
+def test_families_are_compiled_side_by_side(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = tmp_path / "python"
+    program.write_text(COMPILER)
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setenv("COMPILED", str(tmp_path))
+    reports = compile_families(choose_families({}))
+    assert [(each.family, each.device) for each in reports] == [
+        ("navi21", "a navi21"),
+        ("vega10", "a vega10"),
+    ]
+    assert (tmp_path / "vega10").read_text() == "-m gpu_executor.compile_report\n"
 
 
 def test_a_row_has_every_figure_and_marks_variants_for_comparison() -> None:
@@ -135,25 +166,24 @@ CHOSEN_SPILLS = {
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("family", ["navi21", "vega10"])
 def test_all_pipelines_compile_for_amd_and_spill_only_where_that_is_expected(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("RADV_FORCE_FAMILY", raising=False)
+    """Each family is a test of its own, so that two workers compile (tests/conftest.py)."""
+    monkeypatch.setenv("RADV_FORCE_FAMILY", family)
     file = tmp_path / "report.json"
     shown = CliRunner().invoke(commands, ["compile-report", "--json", str(file)])
     *_, last = shown.output.splitlines()
     assert shown.exit_code == 0, last
     assert ", 0 failed, " in last
     assert last.endswith("(0 of them not expected to)")
-    reports = [
-        parse_report(each["family"], json.dumps(each))
-        for each in json.loads(file.read_text())["families"]
-    ]
-    assert [each.family for each in reports] == ["navi21", "vega10"]
-    for report in reports:
-        assert {each.module for each in report.pipelines} == set(get_module_names().values())
-        chosen = {each.module for each in report.pipelines if each.spills and each.chosen}
-        assert chosen - {"sha256_fixed"} == CHOSEN_SPILLS  # that one on vega10 alone
-        spilling = {each.module for each in report.pipelines if each.spills}
-        expected = set(EXPECTED_SPILLS) - ({"sha256_fixed"} if report.family == "navi21" else set())
-        assert spilling == expected, "a module that spills no more stays listed"
+    (content,) = json.loads(file.read_text())["families"]
+    report = parse_report(content["family"], json.dumps(content))
+    assert report.family == family
+    assert {each.module for each in report.pipelines} == set(get_module_names().values())
+    chosen = {each.module for each in report.pipelines if each.spills and each.chosen}
+    assert chosen - {"sha256_fixed"} == CHOSEN_SPILLS  # that one on vega10 alone
+    spilling = {each.module for each in report.pipelines if each.spills}
+    expected = set(EXPECTED_SPILLS) - ({"sha256_fixed"} if family == "navi21" else set())
+    assert spilling == expected, "a module that spills no more stays listed"
