@@ -39,7 +39,6 @@ from gpu_executor.ops.points import (
 from gpu_executor.ops.scalars import count_bits, get_columns
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.glv import Glv
-from gpu_executor.steps.dry_device import DryDevice
 
 Range = tuple[slice, slice]
 """MSMs of a batch, and points of each MSM."""
@@ -194,6 +193,9 @@ def _compile_ahead(
 ) -> None:
     """Begin to compile all kernels of a part, those of its last stages too. What a device measures
     is not asked for: the plan has its rounds already, and only large primes have f64 limbs."""
+    # Imported late: sums on the host need no such device.
+    from gpu_executor.steps.dry_device import DryDevice
+
     dry = DryDevice(device.info, f64_limbs=with_f64_limbs(device, curve.prime))
     result = run_dry(dry, curve, parts.part, has_table=has_table, slices=parts.slices)
     to_affine(curve, result)
