@@ -32,11 +32,11 @@ demo: .venv/runs
 	@mkdir -p build
 	$(PYTHON) -m gpu_executor.cli demo -o build/report.html
 
-# One after the other, also under `make -j`: tests of two targets at once would time each other.
+# The linters first, also under `make -j`: tests that take times would take those of the linters too.
+# All tests are one run: the slow ones share setups, pipelines and a cluster with the others.
 test: .venv/develops
 	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory pytest
-	@$(MAKE) --no-print-directory test-slow
+	$(PYTEST)
 
 pytest: .venv/develops
 	$(PYTEST) -m 'not slow'

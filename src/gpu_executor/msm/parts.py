@@ -35,7 +35,6 @@ from gpu_executor.msm.stages import Msm
 from gpu_executor.ops.points import AFFINE, get_constants, make_points
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.glv import Glv
-from gpu_executor.steps.dry_device import DryDevice
 
 PARTS_IN_FLIGHT = 2
 """Parts that are submitted and not completed: the device computes one, the host prepares the
@@ -348,13 +347,16 @@ def measure_memory(
     """The bytes of all arrays of a part, and of the largest of them; nothing runs. `has_table` says
     that the points are a table of the caller, and `slices` are given if the scalars are copied in
     slices."""
+    # Imported late: sums on the host need no such device.
+    from gpu_executor.steps.dry_device import DryDevice
+
     meter = DryDevice(info)
     run_dry(meter, curve, plan, copies_points=copies_points, has_table=has_table, slices=slices)
     return meter.nbytes, meter.largest
 
 
 def run_dry(
-    meter: DryDevice,
+    meter: ArrayDevice,
     curve: CurveKey,
     plan: MsmPlan,
     *,
