@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.arrays.dlpack import CPU, ExportRequest, export_host_array
+from gpu_executor.backend import refuse
 from gpu_executor.calls.call import Array
 from gpu_executor.calls.dispatch import Dispatch, copy_array
 from gpu_executor.common.fork import DISOWNED, raise_forked
@@ -284,6 +286,16 @@ class WebGpuMemory(StepDevice):
     def empty_result(self, shape: Shape, dtype: np.dtype[Any]) -> Array:
         """An uninitialized array of the host."""
         return np.empty(shape, dtype)
+
+    def find_dlpack_device(self, array: DeviceArray) -> tuple[int, int]:
+        """Refuse: WebGPU shares no memory with other libraries."""
+        raise refuse("__dlpack__", self.backend)
+
+    def export_dlpack(self, array: DeviceArray, request: ExportRequest) -> object:
+        """A copy on the host, where that is asked for; other libraries get nothing else."""
+        if request.dl_device is None or request.dl_device[0] != CPU or request.copy is False:
+            raise refuse("__dlpack__", self.backend)
+        return export_host_array(array.numpy(), ExportRequest(max_version=request.max_version))
 
     def fetch(self, array: DeviceArray, out: Array | None = None) -> Array:
         """A copy of an array in host memory, in `out` if that is given; raises the error of a call
