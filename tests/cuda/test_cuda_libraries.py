@@ -1,13 +1,12 @@
 """Device arrays beside PyTorch and CuPy, on the GPU that all three use: without copies, in order.
 
-These tests need a CUDA device, and PyTorch and CuPy where there is one. Everything but CUDA itself is
-tested with a stand-in on any device (`test_cuda_exchange.py`).
+These tests need a CUDA device, and PyTorch and CuPy where there is one. Everything but CUDA itself
+is tested with a stand-in on any device (`test_cuda_exchange.py`).
 """
 
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.errors import ArgumentShapeError, ExportError
+from tests.support.cuda_stand_in import count_open_files
 
 DTYPES = ["int8", "uint8", "int16", "int32", "int64", "float16", "float32", "float64", "bool"]
 WIDE = 1 << 24
@@ -185,8 +185,8 @@ def test_memory_and_file_descriptors_are_freed(torch: Any) -> None:
         torch.cuda.synchronize()
 
     exchange()
-    files, free = len(os.listdir("/proc/self/fd")), torch.cuda.mem_get_info()[0]
+    files, free = count_open_files(), torch.cuda.mem_get_info()[0]
     for _ in range(2):
         exchange()
-    assert len(os.listdir("/proc/self/fd")) == files
+    assert count_open_files() == files
     assert torch.cuda.mem_get_info()[0] >= free - (8 << 20)

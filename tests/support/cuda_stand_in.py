@@ -1,8 +1,8 @@
-"""A stand-in for CUDA's driver library, for software devices: it maps the memory that Vulkan exports
-into this process, and its streams run at once, in the thread that submits to them.
+"""A stand-in for CUDA's driver library, for software devices: it maps the memory that Vulkan
+exports into this process, and its streams run at once, in the thread that submits to them.
 
-Lavapipe exports memory, and no semaphores. Those are handed over as file descriptors of empty files,
-which the stand-in knows, and it signals and waits for them through Vulkan.
+Lavapipe exports memory, and no semaphores. Those are handed over as file descriptors of empty
+files, which the stand-in knows, and it signals and waits for them through Vulkan.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import struct
 import uuid
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -197,7 +198,7 @@ class CudaStandIn:
 
 def count_open_files() -> int:
     """The open file descriptors of this process."""
-    return len(os.listdir("/proc/self/fd"))
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.arrays.array_operators import ArrayOperators
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import ArgumentShapeError
 
 Shape = tuple[int, ...]
@@ -35,6 +36,16 @@ class UploadingBackend(Protocol):
 
     def to_device(self, array: Any) -> Any:
         """Copy an array to the device."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportRequest:
+    """The arguments of `__dlpack__`."""
+
+    stream: Any = None
+    max_version: tuple[int, int] | None = None
+    dl_device: tuple[int, int] | None = None
+    copy: bool | None = None
 
 
 class DeviceArray(ArrayOperators):
@@ -130,8 +141,6 @@ class DeviceArray(ArrayOperators):
         Raises:
             ExportError: The array cannot be shared; says why.
         """
-        from gpu_executor.arrays.dlpack import ExportRequest  # only those who share need it
-
         request = ExportRequest(stream, max_version, dl_device, copy)
         made: object = self.storage.device.export_dlpack(self, request)
         return made

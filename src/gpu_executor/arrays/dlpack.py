@@ -17,7 +17,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gpu_executor.arrays.device_array import PATTERN_ADDRESS, DeviceArray, Shape, compute_strides
+from gpu_executor.arrays.device_array import (
+    PATTERN_ADDRESS,
+    DeviceArray,
+    ExportRequest,
+    Shape,
+    compute_strides,
+)
 from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import ArgumentTypeError, ExportError, GpuError
 
@@ -115,16 +121,6 @@ class TensorLayout:
     @property
     def nbytes(self) -> int:
         return math.prod(self.shape) * self.dtype.itemsize
-
-
-@dataclass(frozen=True, slots=True)
-class ExportRequest:
-    """The arguments of `__dlpack__`."""
-
-    stream: Any = None
-    max_version: tuple[int, int] | None = None
-    dl_device: tuple[int, int] | None = None
-    copy: bool | None = None
 
 
 class _Owner:

@@ -14,8 +14,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.arrays.device_array import DeviceArray, Shape
-from gpu_executor.arrays.dlpack import ExportRequest
+from gpu_executor.arrays.device_array import DeviceArray, ExportRequest, Shape
 from gpu_executor.arrays.overlaps import is_same_view, may_overlap, overlaps_itself
 from gpu_executor.calls.arguments import as_numbers, convert_assigned
 from gpu_executor.common.lean_dataclass import dataclass

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from gpu_executor.arrays.device_array import DeviceArray, Shape
-from gpu_executor.arrays.dlpack import CPU, ExportRequest, export_host_array
+from gpu_executor.arrays.device_array import DeviceArray, ExportRequest, Shape
+from gpu_executor.arrays.dlpack import CPU, export_host_array
 from gpu_executor.calls.call import Array
 from gpu_executor.calls.dispatch import Algorithms, Dispatch, Step, assign_array, copy_array
 from gpu_executor.common.lru import LruCache

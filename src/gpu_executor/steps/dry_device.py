@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.arrays.device_array import DeviceArray, Shape
-from gpu_executor.arrays.dlpack import ExportRequest
+from gpu_executor.arrays.device_array import DeviceArray, ExportRequest, Shape
 from gpu_executor.calls.dispatch import Algorithms, Dispatch, Step
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import ExportError

@@ -19,13 +19,12 @@ import threading
 from collections import deque
 from typing import Any
 
-from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.arrays.device_array import DeviceArray, ExportRequest
 from gpu_executor.arrays.dlpack import CPU as HOST
 from gpu_executor.arrays.dlpack import (
     CUDA,
     CUDA_MANAGED,
     IS_COPIED,
-    ExportRequest,
     TakenTensor,
     TensorLayout,
     check_exportable,

@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from gpu_executor.arrays.device_array import DeviceArray
-from gpu_executor.arrays.dlpack import ExportRequest
+from gpu_executor.arrays.device_array import DeviceArray, ExportRequest
 from gpu_executor.arrays.idle_memory import IdleItem, IdleMemory
 from gpu_executor.arrays.result_memory import MIN_RECYCLED_BYTES
 from gpu_executor.calls.call import Array

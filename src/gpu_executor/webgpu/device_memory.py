@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from gpu_executor.arrays.device_array import DeviceArray
-from gpu_executor.arrays.dlpack import CPU, ExportRequest, export_host_array
+from gpu_executor.arrays.device_array import DeviceArray, ExportRequest
+from gpu_executor.arrays.dlpack import CPU, export_host_array
 from gpu_executor.backend import refuse
 from gpu_executor.calls.call import Array
 from gpu_executor.calls.dispatch import Dispatch, copy_array
