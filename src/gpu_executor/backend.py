@@ -55,14 +55,12 @@ SUPPORTED_BY: dict[str, tuple[str, ...]] = {
     "from_dlpack": ("vulkan", "webgpu", "cpu"),
     "wait_for_stream": ("vulkan",),
     "make_stream_wait": ("vulkan",),
-    "__dlpack__": ("vulkan", "cpu"),
     "synchronize": ("vulkan", "webgpu", "cpu"),
     "graph": ("vulkan", "webgpu", "cpu"),
     "keep=True": ("vulkan", "webgpu", "cpu"),
 }
-"""The backends that support a method, `keep=True` of `run`, `run_batch` and `stream`, `export=True`
-of `empty_device`, or `__dlpack__` of device arrays. All backends support the methods that are not
-here."""
+"""The backends that support a method, `keep=True` of `run`, `run_batch` and `stream`, or
+`export=True` of `empty_device`. All backends support the methods that are not here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -487,7 +485,7 @@ class HostArraysOnly(Backend):
     def empty_device(
         self, shape: int | Shape, dtype: npt.DTypeLike = np.float64, *, export: bool = False
     ) -> DeviceArray:
-        raise refuse("empty_device", self.name)
+        raise refuse("export=True" if export else "empty_device", self.name)
 
     def from_dlpack(self, tensor: Any) -> DeviceArray:
         raise refuse("from_dlpack", self.name)

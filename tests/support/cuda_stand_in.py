@@ -8,12 +8,15 @@ files, which the stand-in knows, and it signals and waits for them through Vulka
 from __future__ import annotations
 
 import ctypes
+import gc
 import mmap
 import os
 import struct
+import threading
+import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +45,8 @@ class CudaStandIn:
         self.live: Counter[str] = Counter()
         self.capturing: set[int] = set()
         """Streams that record a CUDA graph."""
-        self.waiting: list[tuple[Any, Any, int]] = []
+        self.before_signals: Callable[[], None] | None = None
+        """What a stream computes before it signals a semaphore, some time later."""
         self._objects: dict[int, Any] = {}
         self._semaphores: dict[int, tuple[Any, Any]] = {}
 
@@ -159,10 +163,19 @@ class CudaStandIn:
         self, semaphores: Any, values: Any, count: int, stream: Any
     ) -> None:
         device, handle = self._objects[self._as_key(semaphores[0])][1]
-        info = Arena().new(
-            "VkSemaphoreSignalInfo", semaphore=handle, value=values.params.fence.value
-        )
-        vk.vkSignalSemaphore(device.handle, info)
+        arena, compute = Arena(), self.before_signals
+        info = arena.new("VkSemaphoreSignalInfo", semaphore=handle, value=values.params.fence.value)
+
+        def run(_keep_alive: Arena = arena) -> None:
+            if compute is not None:
+                time.sleep(0.2)
+                compute()
+            vk.vkSignalSemaphore(device.handle, info)
+
+        if compute is None:
+            run()
+        else:
+            threading.Thread(target=run).start()
 
     def do_cuWaitExternalSemaphoresAsync(  # noqa: N802
         self, semaphores: Any, values: Any, count: int, stream: Any
@@ -212,5 +225,6 @@ def cuda(gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch) -> It
     monkeypatch.setattr(cuda_exchange, "check_exports", lambda _device: None)
     before = dlpack.count_exports()
     yield made
+    gc.collect()
     assert dlpack.count_exports() == before
     assert +made.live == Counter()

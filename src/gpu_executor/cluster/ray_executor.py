@@ -456,7 +456,7 @@ class RayExecutor(ByIdentity, Executor):
 
     def empty_device(self, shape: Any, dtype: Any = None, *, export: bool = False) -> Any:
         """Raise `NotSupportedError`: a cluster has no device arrays."""
-        raise refuse("empty_device", NAME)
+        raise refuse("export=True" if export else "empty_device", NAME)
 
     def from_dlpack(self, tensor: Any) -> Any:
         """Raise `NotSupportedError`: a cluster has no device arrays."""

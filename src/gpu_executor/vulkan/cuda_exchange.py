@@ -227,11 +227,15 @@ class CudaExchange:
     def copy_tensor(self, device: Any, tensor: Any) -> DeviceArray:
         """A device array with the elements of a CUDA array of another library, copied on the device
         after what the library has submitted. `device` is the `DeviceMemory`."""
+        place, info = tuple(tensor.__dlpack_device__()), self._resources.device.info
+        if place[0] not in (CUDA, CUDA_MANAGED):
+            raise ExportError(
+                f"from_dlpack: the array is on DLPack's device {place}, and {info.name} takes "
+                "arrays of CUDA and of the host; copy the array to the host first"
+            )
         with self._lock:
             connection = self._connect()
-            place = tuple(tensor.__dlpack_device__())
-            if place[0] not in (CUDA, CUDA_MANAGED) or place[1] != connection.cuda.ordinal:
-                info = self._resources.device.info
+            if place[1] != connection.cuda.ordinal:
                 raise ExportError(
                     f"from_dlpack: the array is on DLPack's device {place}, and {info.name} is "
                     f"device {(CUDA, connection.cuda.ordinal)} (UUID {info.uuid}); copy the array "

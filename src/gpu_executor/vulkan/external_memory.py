@@ -37,7 +37,10 @@ def check_exports(device: Device) -> None:
     found = arena.new("VkExternalSemaphoreProperties")
     vk.vkGetPhysicalDeviceExternalSemaphoreProperties(device.physical, asked, found)
     if not found.externalSemaphoreFeatures & vk.VK_EXTERNAL_SEMAPHORE_FEATURE_EXPORTABLE_BIT:
-        raise ExportError(f"{device.info.name} cannot share timeline semaphores")
+        raise ExportError(
+            f"{device.info.name} cannot share memory with other libraries: it cannot export "
+            "timeline semaphores; array.numpy() copies an array to the host"
+        )
 
 
 def check_exports_buffers(device: Device, usage: int) -> None:
@@ -52,7 +55,10 @@ def check_exports_buffers(device: Device, usage: int) -> None:
     vk.vkGetPhysicalDeviceExternalBufferProperties(device.physical, asked, found)
     features = found.externalMemoryProperties.externalMemoryFeatures
     if not features & vk.VK_EXTERNAL_MEMORY_FEATURE_EXPORTABLE_BIT:
-        raise ExportError(f"{device.info.name} cannot share the memory of buffers")
+        raise ExportError(
+            f"{device.info.name} cannot share memory with other libraries: it cannot export that "
+            "of buffers; array.numpy() copies an array to the host"
+        )
 
 
 def extend_buffer(arena: Arena, info: Handle) -> None:
