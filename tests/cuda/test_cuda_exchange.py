@@ -198,7 +198,7 @@ def test_a_capsule_is_taken_once(cuda: CudaStandIn, fresh_gpu: OpenGpu) -> None:
 
 
 def test_calls_wait_for_what_is_on_a_stream(cuda: CudaStandIn, fresh_gpu: OpenGpu) -> None:
-    gpu = fresh_gpu()
+    gpu = fresh_gpu(validation=False)  # see `CudaStandIn.before_signals`
     array = make_shared(gpu, ramp(1000))
     there = view(taken := take(array))
 
@@ -352,7 +352,7 @@ def test_an_array_is_given_back_when_it_was_copied(cuda: CudaStandIn, fresh_gpu:
 
 
 def test_kernels_wait_for_the_copy(cuda: CudaStandIn, fresh_gpu: OpenGpu) -> None:
-    gpu = fresh_gpu()
+    gpu = fresh_gpu(validation=False)
     values = ramp(1000)
     cuda.before_signals = lambda: None  # the signal comes 0.2 s late
     made = gpu.from_dlpack(OtherArray(values))

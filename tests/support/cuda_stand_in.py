@@ -46,7 +46,9 @@ class CudaStandIn:
         self.capturing: set[int] = set()
         """Streams that record a CUDA graph."""
         self.before_signals: Callable[[], None] | None = None
-        """What a stream computes before it signals a semaphore, some time later."""
+        """What a stream computes before it signals a semaphore, some time later. The device must be
+        open without the validation layer (1.3.239), which deadlocks for 10 s if one thread signals
+        a semaphore while another waits for work behind it."""
         self._objects: dict[int, Any] = {}
         self._semaphores: dict[int, tuple[Any, Any]] = {}
 
