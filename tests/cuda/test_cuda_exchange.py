@@ -629,6 +629,21 @@ def test_a_lost_device_raises_and_can_be_closed(
     cuda.live.clear()
 
 
+def test_a_broken_context_of_cuda_does_not_keep_a_device_open(
+    cuda: CudaStandIn, fresh_gpu: OpenGpu
+) -> None:
+    gpu = fresh_gpu()
+    array = make_shared(gpu, ramp(10))
+    take(array)
+    cuda.is_broken = True  # it takes work and never runs it
+    gpu.wait_for_stream(0)
+    gpu.run(ADD_U32, array, array)
+    with pytest.raises(CudaError, match="cuStreamSynchronize"):
+        gpu._session.device_memory.exchange._connect().cuda.driver.cuStreamSynchronize(0)
+    gpu.close()
+    cuda.is_broken = False
+
+
 def test_a_child_of_fork_cannot_share_and_frees_nothing(
     cuda: CudaStandIn, fresh_gpu: OpenGpu
 ) -> None:

@@ -49,6 +49,8 @@ class CudaStandIn:
         """What a stream computes before it signals a semaphore, some time later. The device must be
         open without the validation layer (1.3.239), which deadlocks for 10 s if one thread signals
         a semaphore while another waits for work behind it."""
+        self.is_broken = False
+        """Whether the context is broken: work is accepted, and waiting for it fails."""
         self._objects: dict[int, Any] = {}
         self._semaphores: dict[int, tuple[Any, Any]] = {}
 
@@ -112,6 +114,9 @@ class CudaStandIn:
     def do_cuStreamDestroy_v2(self, stream: Any) -> None:  # noqa: N802
         self._remove(self._as_key(stream))
 
+    def do_cuStreamSynchronize(self, stream: Any) -> int:  # noqa: N802
+        return 700 if self.is_broken else 0
+
     def do_cuStreamIsCapturing(self, stream: Any, out: Any) -> None:  # noqa: N802
         out[0] = int(self._as_key(stream) in self.capturing)
 
@@ -164,6 +169,8 @@ class CudaStandIn:
     def do_cuSignalExternalSemaphoresAsync(  # noqa: N802
         self, semaphores: Any, values: Any, count: int, stream: Any
     ) -> None:
+        if self.is_broken:
+            return
         device, handle = self._objects[self._as_key(semaphores[0])][1]
         arena, compute = Arena(), self.before_signals
         info = arena.new("VkSemaphoreSignalInfo", semaphore=handle, value=values.params.fence.value)

@@ -39,6 +39,7 @@ from gpu_executor.cuda.driver import Handle
 from gpu_executor.errors import (
     ArgumentShapeError,
     ArgumentValueError,
+    CudaError,
     ExportError,
     GpuError,
 )
@@ -326,6 +327,20 @@ class CudaExchange:
             if self._connection is None:
                 self._connection = _Connection(self._resources)
             return self._connection
+
+    def end_waits(self) -> None:
+        """Wait for what CUDA has to signal. If CUDA's context is broken, which never signals it,
+        the device is let go on: only then the command stream can be closed."""
+        with self._lock:
+            connection = self._connection
+            if connection is None or connection.incoming.is_reached:
+                return
+            try:
+                with connection.cuda.use():
+                    connection.cuda.driver.cuStreamSynchronize(connection.signalling)
+            except CudaError:
+                with contextlib.suppress(GpuError):
+                    connection.incoming.signal()
 
     def close(self) -> None:
         """Free everything; the command stream is closed. Arrays that other libraries have stay

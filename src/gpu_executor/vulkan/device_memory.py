@@ -473,6 +473,7 @@ class DeviceMemory(StepDevice):
             closing.callback(self._clear_cache)
             closing.callback(self.exchange.close)
             closing.callback(self.stream.close)
+            closing.callback(self.exchange.end_waits)
             closing.callback(self._readback.close)
             if self._concurrent is not None:
                 closing.callback(self._concurrent.close)

@@ -6,7 +6,7 @@ They travel as file descriptors, which belong to the API that imports them, once
 from __future__ import annotations
 
 from gpu_executor.errors import ExportError
-from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, get_integer, vk
+from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.device import Device
 
 MEMORY_EXTENSION = "VK_KHR_external_memory_fd"
@@ -104,11 +104,9 @@ class SharedSemaphore:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        arena = Arena()
         self.signal_value = vk.ffi.new("uint64_t[]", [0])
         """The latest value that was asked for."""
-        created = create_semaphore(device, arena)
-        self.handle = created
+        self.handle = create_semaphore(device, Arena())
 
     def export(self) -> int:
         """A file descriptor of it, which the caller must pass on or close."""
@@ -126,11 +124,14 @@ class SharedSemaphore:
         vk.vkGetSemaphoreCounterValue(self._device.handle, self.handle, counter)
         return bool(counter[0] >= self.signal_value[0])
 
+    def signal(self) -> None:
+        """Signal its latest value from the host."""
+        value = self.signal_value[0]
+        info = Arena().new("VkSemaphoreSignalInfo", semaphore=self.handle, value=value)
+        vk.vkSignalSemaphore(self._device.handle, info)
+
     def close(self) -> None:
         vk.vkDestroySemaphore(self._device.handle, self.handle, vk.ffi.NULL)
-
-    def __repr__(self) -> str:
-        return f"<SharedSemaphore {get_integer(self.handle):#x} at {self.signal_value[0]}>"
 
 
 def create_semaphore(device: Device, arena: Arena) -> Handle:
