@@ -38,6 +38,7 @@ from gpu_executor.vulkan.binding import vk
 from tests.conftest import OpenGpu
 from tests.support.cuda_stand_in import CudaStandIn, count_open_files
 from tests.support.jobs import ADD_U32, FQ_ADD, TOO_LARGE, field_job
+from tests.support.threads import in_threads
 from tests.support.vulkan_faults import Fail, fail
 
 __all__ = ["fail"]
@@ -59,7 +60,7 @@ def view(taken: TakenTensor) -> Array:
     layout = taken.layout
     steps = [step * layout.dtype.itemsize for step in layout.strides]
     reach = sum((n - 1) * step for n, step in zip(layout.shape, steps, strict=True))
-    memory = (ctypes.c_char * (reach + layout.dtype.itemsize)).from_address(layout.pointer)
+    memory: Any = (ctypes.c_char * (reach + layout.dtype.itemsize)).from_address(layout.pointer)
     return np.ndarray(layout.shape, layout.dtype, memory, 0, steps)
 
 
@@ -80,6 +81,11 @@ class OtherArray:
             self.array.ctypes.data, self.device, self.array.shape, strides, self.array.dtype
         )
         return make_capsule(layout, self.array, ExportRequest(max_version=max_version))
+
+
+def read(array: Any, **options: Any) -> Array:
+    """What NumPy makes of an array; its type annotations know no version of DLPack."""
+    return np.from_dlpack(array, **options)
 
 
 def ramp(count: int, dtype: str = "uint32") -> Array:
@@ -145,7 +151,7 @@ def test_a_copy_is_made_where_one_is_asked_for(cuda: CudaStandIn, fresh_gpu: Ope
     np.testing.assert_array_equal(there, ramp(70))
     assert taken.layout.device == (dlpack.CUDA, ORDINAL)
     for given in (array, gpu.to_device(ramp(70) + 1)):
-        host = np.from_dlpack(given, device="cpu")
+        host = read(given, device="cpu")
         np.testing.assert_array_equal(host, ramp(70) + 1)
     with pytest.raises(ExportError, match="copy=False"):
         array.__dlpack__(dl_device=(1, 0), copy=False)
@@ -156,10 +162,11 @@ def test_a_copy_is_made_where_one_is_asked_for(cuda: CudaStandIn, fresh_gpu: Ope
 def test_a_library_may_keep_the_order_by_itself(cuda: CudaStandIn, fresh_gpu: OpenGpu) -> None:
     array = make_shared(fresh_gpu(), ramp(5))
     taken = take(array, stream=-1)
-    assert not cuda.calls["cuWaitExternalSemaphoresAsync"]
+    waits = [cuda.calls["cuWaitExternalSemaphoresAsync"]]
     taken.release()
     take(array, stream=1)
-    assert cuda.calls["cuWaitExternalSemaphoresAsync"] == 1
+    waits.append(cuda.calls["cuWaitExternalSemaphoresAsync"])
+    assert waits == [0, 1]
 
 
 def test_a_program_exports_an_array_again_and_again(cuda: CudaStandIn, fresh_gpu: OpenGpu) -> None:
@@ -175,13 +182,13 @@ def test_a_program_exports_an_array_again_and_again(cuda: CudaStandIn, fresh_gpu
 
 def test_a_capsule_that_nobody_takes_is_freed(cuda: CudaStandIn, fresh_gpu: OpenGpu) -> None:
     array = make_shared(fresh_gpu(), ramp(5))
-    capsule = array.__dlpack__()
-    assert dlpack.count_exports() == 1
-    del capsule
-    assert dlpack.count_exports() == 0
+    capsules, counts = [array.__dlpack__()], [dlpack.count_exports()]
+    capsules.clear()
+    counts.append(dlpack.count_exports())
     with pytest.raises(RuntimeError, match="Unsupported device"):
-        np.from_dlpack(array)  # frees the capsule while the exception is raised
-    assert dlpack.count_exports() == 0
+        read(array)  # frees the capsule while the exception is raised
+    counts.append(dlpack.count_exports())
+    assert counts == [1, 0, 0]
 
 
 def test_a_capsule_is_taken_once(cuda: CudaStandIn, fresh_gpu: OpenGpu) -> None:
@@ -414,7 +421,7 @@ def test_typed_arrays_refuse(gpu: Gpu) -> None:
         with pytest.raises(ExportError, match=r"array\.data has the words"):
             array.__dlpack__()
         with pytest.raises(ExportError, match="do not know its elements"):
-            np.from_dlpack(array)
+            read(array)
 
 
 def test_a_device_that_is_no_cuda_device_is_refused(cuda: CudaStandIn, fresh_gpu: OpenGpu) -> None:
@@ -562,6 +569,7 @@ def test_memory_that_others_had_is_used_again_after_their_work(
     gpu = fresh_gpu()
     array = make_shared(gpu, ramp(1000))
     pointer = take(array).layout.pointer
+    gpu.synchronize()
     del array
     assert cuda.calls["cuCtxSynchronize"] == 0
     again = make_shared(gpu, ramp(1000) + 1)
@@ -702,6 +710,41 @@ def test_an_executor_of_several_devices_must_be_told_which_one(cuda: CudaStandIn
         del array
 
 
+def test_an_executor_does_not_repeat_an_exchange_on_another_device(
+    cuda: CudaStandIn, gpu: Gpu, fail: Fail
+) -> None:
+    with gx.GpuExecutor("vulkan") as executor:
+        array = executor.empty_device(50, np.uint32, export=True)
+        array[...] = ramp(50)
+        executor.make_stream_wait(0)
+        fail("vkQueueSubmit", vk.VK_ERROR_DEVICE_LOST, upto=1)
+        with pytest.raises(DeviceLostError) as caught:
+            executor.make_stream_wait(0)  # CUDA would read what the lost device did not compute
+        assert "its device arrays are gone" in str(caught.value.__notes__)
+        with pytest.raises(GpuError, match=r"closed|lost"):
+            array.__dlpack__()
+        again = executor.empty_device(50, np.uint32, export=True)  # the device is open again
+        again[...] = ramp(50)
+        np.testing.assert_array_equal(view(take(again)), ramp(50))
+        del array, again
+    cuda.live.clear()  # what the lost device leaves
+
+
+def test_threads_share_and_drop_arrays_at_the_same_time(
+    cuda: CudaStandIn, fresh_gpu: OpenGpu
+) -> None:
+    gpu = fresh_gpu()
+
+    def exchange(seed: int) -> None:
+        for number in range(15):
+            values = ramp(500) + seed * 1000 + number
+            taken = take(make_shared(gpu, values))
+            np.testing.assert_array_equal(view(taken), values)
+            np.testing.assert_array_equal(gpu.from_dlpack(OtherArray(values)).numpy(), values)
+
+    in_threads(exchange)
+
+
 def test_results_on_the_host_are_shared_by_numpy(gpu: Gpu) -> None:
     mapped = gpu.empty(5000, np.uint32)
     mapped[...] = ramp(5000)
@@ -716,11 +759,11 @@ def test_results_on_the_host_are_shared_by_numpy(gpu: Gpu) -> None:
 def test_arrays_of_the_cpu_backend_are_shared(gpu: Gpu) -> None:
     with gx.CpuBackend() as cpu:
         array = cpu.to_device(ramp(12).reshape(3, 4))
-        shared = np.from_dlpack(array.T)
+        shared = read(array.T)
         array[0] = 7
         assert shared[:, 0].tolist() == [7] * 4
         assert array.__dlpack_device__() == (dlpack.CPU, 0)
-        copied = np.from_dlpack(array, copy=True)
+        copied = read(array, copy=True)
         array[0] = 8
         assert copied[0].tolist() == [7] * 4
         np.testing.assert_array_equal(gpu.from_dlpack(shared).numpy(), array.T.numpy())

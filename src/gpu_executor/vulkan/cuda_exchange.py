@@ -111,7 +111,7 @@ class CudaExchange:
     """What a Vulkan device exchanges with CUDA. Safe from several threads."""
 
     def __init__(self, resources: Resources, stream: CommandStream) -> None:
-        self._resources, self._memory, self._stream = resources, resources.memory, stream
+        self._resources, self._stream = resources, stream
         self._lock = threading.RLock()
         self._connection: _Connection | None = None
         self._retired: deque[tuple[Allocation, int]] = deque()
@@ -234,17 +234,18 @@ class CudaExchange:
                 f"from_dlpack: the array is on DLPack's device {place}, and {info.name} takes "
                 "arrays of CUDA and of the host; copy the array to the host first"
             )
-        with self._lock:
-            connection = self._connect()
-            if place[1] != connection.cuda.ordinal:
-                raise ExportError(
-                    f"from_dlpack: the array is on DLPack's device {place}, and {info.name} is "
-                    f"device {(CUDA, connection.cuda.ordinal)} (UUID {info.uuid}); copy the array "
-                    "to that device or to the host first"
-                )
-            address = int(connection.cuda.ffi.cast("uintptr_t", connection.signalling))
-            taken = take_capsule(request_capsule(tensor, address))
-            layout = taken.layout
+        connection = self._connect()
+        if place[1] != connection.cuda.ordinal:
+            raise ExportError(
+                f"from_dlpack: the array is on DLPack's device {place}, and {info.name} is "
+                f"device {(CUDA, connection.cuda.ordinal)} (UUID {info.uuid}); copy the array to "
+                "that device or to the host first"
+            )
+        address = int(connection.cuda.ffi.cast("uintptr_t", connection.signalling))
+        # Not under the lock: the other library may have locks of its own.
+        taken = take_capsule(request_capsule(tensor, address))
+        layout = taken.layout
+        try:
             if not layout.is_contiguous:
                 raise ArgumentShapeError(
                     f"from_dlpack: the array of shape {layout.shape} has strides {layout.strides} "
@@ -252,15 +253,23 @@ class CudaExchange:
                     "tensor.contiguous()"
                 )
             parse_dtype(layout.dtype)
-            made: DeviceArray = device.empty_exportable(layout.shape, layout.dtype)
-            if made.size:
-                self._copy_in(connection, taken, made)
-            return made
+            with self._lock:
+                made: DeviceArray = device.empty_exportable(layout.shape, layout.dtype)
+                if made.size:
+                    self._copy_in(connection, taken, made)
+                else:
+                    taken.release()
+                return made
+        except BaseException:
+            if not any(tensor is taken for _, tensor in self._borrowed):
+                taken.release()
+            raise
 
     def _copy_in(self, connection: _Connection, taken: TakenTensor, made: DeviceArray) -> None:
         storage, cuda = _check_shareable(made), connection.cuda
         mapped = self._map(connection, storage.allocation.block)
         target = mapped.pointer + storage.allocation.offset
+        storage.is_shared = True  # until the device waits for the copy
         with cuda.use():
             cuda.driver.cuMemcpyDtoDAsync_v2(
                 target, taken.layout.pointer, made.nbytes, connection.signalling
@@ -276,6 +285,7 @@ class CudaExchange:
                 connection.incoming_import, connection.incoming.advance(), connection.signalling
             )
         storage.last_use = self._stream.exchange(connection.wait)
+        storage.is_shared = False
 
     # --- order ---
 

@@ -5,7 +5,7 @@ They travel as file descriptors, which belong to the API that imports them, once
 
 from __future__ import annotations
 
-from gpu_executor.errors import ExportError
+from gpu_executor.errors import DeviceLostError, ExportError
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.device import Device
 
@@ -119,9 +119,12 @@ class SharedSemaphore:
 
     @property
     def is_reached(self) -> bool:
-        """Whether its latest value was signalled."""
+        """Whether its latest value was signalled; False if the device is lost."""
         counter = allocate_out("uint64_t")
-        vk.vkGetSemaphoreCounterValue(self._device.handle, self.handle, counter)
+        try:
+            vk.vkGetSemaphoreCounterValue(self._device.handle, self.handle, counter)
+        except DeviceLostError:
+            return False
         return bool(counter[0] >= self.signal_value[0])
 
     def signal(self) -> None:
