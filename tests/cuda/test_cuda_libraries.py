@@ -149,6 +149,19 @@ def test_a_tensor_that_another_stream_computes_is_copied_after_that(
     assert found.min() == found.max() == 7
 
 
+def test_results_on_the_host_are_shared_with_pytorch(
+    device: gx.PersistentVulkanBackend, torch: Any
+) -> None:
+    add = gx.kernels.load("vector_add_u32")
+    words = np.arange(5000, dtype=np.uint32)
+    result = device.run(add, words, words)
+    tensor = torch.from_dlpack(result)
+    result[3] = 77
+    assert tensor[3].item() == 77
+    del result
+    np.testing.assert_array_equal(np.delete(tensor.numpy(), 3), np.delete(2 * words, 3))
+
+
 def test_what_cannot_be_exchanged_is_refused(
     device: gx.PersistentVulkanBackend, torch: Any
 ) -> None:
