@@ -571,17 +571,29 @@ def test_memory_that_others_had_is_used_again_after_their_work(
     pointer = take(array).layout.pointer
     gpu.synchronize()
     del array
-    assert cuda.calls["cuCtxSynchronize"] == 0
-    again = make_shared(gpu, ramp(1000) + 1)
-    assert cuda.calls["cuCtxSynchronize"] == 1
-    gpu.synchronize()
-    assert take(again).layout.pointer == pointer
-    del again
-    gpu.empty_device(1000, np.uint32, export=True)  # it was shared, too
-    assert cuda.calls["cuCtxSynchronize"] == 2
-    for _ in range(5):  # these are not
-        gpu.empty_device(1000, np.uint32, export=True)
-    assert cuda.calls["cuCtxSynchronize"] == 2
+    again = make_shared(gpu, ramp(1000))
+    assert take(again).layout.pointer != pointer
+    synchronized = [cuda.calls["cuCtxSynchronize"]]
+    assert gpu.array_device.exchange.collect()
+    assert not gpu.array_device.exchange.collect()
+    synchronized.append(cuda.calls["cuCtxSynchronize"])
+    last = make_shared(gpu, ramp(1000))
+    assert take(last).layout.pointer == pointer
+    assert synchronized == [0, 1]
+
+
+def test_little_memory_that_others_had_is_not_waited_for(
+    cuda: CudaStandIn, fresh_gpu: OpenGpu
+) -> None:
+    gpu = fresh_gpu(idle_memory=10 << 20)
+    for number in range(40):
+        array = gpu.empty_device(1 << 20, np.uint8, export=True)
+        array[...] = number
+        taken = take(array)
+        assert view(taken)[-1] == number
+        del array, taken
+    assert cuda.calls["cuCtxSynchronize"] == 3  # one for 11 MiB
+    assert gpu.stats().bytes_held <= 20 << 20
 
 
 def test_trim_frees_memory_that_others_had(cuda: CudaStandIn, fresh_gpu: OpenGpu) -> None:
@@ -595,14 +607,17 @@ def test_trim_frees_memory_that_others_had(cuda: CudaStandIn, fresh_gpu: OpenGpu
     assert cuda.live["memory"] == cuda.live["mapping"] == 0
 
 
-def test_an_ordinary_array_gets_the_memory_that_others_had(
+def test_memory_that_others_had_is_used_where_memory_is_short(
     cuda: CudaStandIn, fresh_gpu: OpenGpu
 ) -> None:
     gpu = fresh_gpu(memory_limit=40 << 20)
-    take(gpu.empty_device(32 << 20, np.uint8, export=True))
-    array = gpu.empty_device(32 << 20, np.uint8)
-    array[...] = 7
-    assert array[-1].numpy() == 7
+    for export in (False, True):
+        take(gpu.empty_device(32 << 20, np.uint8, export=True))
+        array = gpu.empty_device(32 << 20, np.uint8, export=export)
+        array[...] = 7
+        assert array[-1].numpy() == 7
+        del array
+        gpu.synchronize()
 
 
 def test_copies_and_pickles_of_shared_arrays_are_ordinary(

@@ -8,8 +8,9 @@ streams of this object touch the semaphores; events connect them with streams of
 the values of a semaphore are signalled in order, whatever streams are passed.
 
 Memory that another library had is used again when all work of the CUDA context is complete: the
-library may drop an array while its kernels still run. CUDA's imports hold the memory by themselves,
-so arrays of other libraries stay valid when the backend is closed.
+library may drop an array while its kernels still run. The host waits for that, so it is put off
+until there is more of such memory than an executor keeps idle. CUDA's imports hold the memory by
+themselves, so arrays of other libraries stay valid when the backend is closed.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from gpu_executor.arrays.dlpack import (
     request_capsule,
     take_capsule,
 )
+from gpu_executor.arrays.idle_memory import IdleMemory
 from gpu_executor.calls.arguments import parse_dtype
 from gpu_executor.cuda.device import CudaDevice, MappedMemory, find_stream
 from gpu_executor.cuda.driver import Handle
@@ -42,6 +44,7 @@ from gpu_executor.errors import (
     CudaError,
     ExportError,
     GpuError,
+    OutOfMemoryError,
 )
 from gpu_executor.vulkan.command_stream import CommandStream
 from gpu_executor.vulkan.device_storage import ExportedStorage
@@ -110,13 +113,17 @@ class _Connection:
 class CudaExchange:
     """What a Vulkan device exchanges with CUDA. Safe from several threads."""
 
-    def __init__(self, resources: Resources, stream: CommandStream) -> None:
-        self._resources, self._stream = resources, stream
+    def __init__(
+        self, resources: Resources, stream: CommandStream, idle_memory: IdleMemory
+    ) -> None:
+        self._resources, self._stream, self._idle_memory = resources, stream, idle_memory
         self._lock = threading.RLock()
         self._connection: _Connection | None = None
         self._retired: deque[tuple[Allocation, int]] = deque()
         """Memory that other libraries had, of arrays that are gone, and the timeline value of its
-        last use here."""
+        last use here. Finalizers add to it."""
+        self._waiting: list[tuple[Allocation, int]] = []
+        """The same, which waits for CUDA."""
         self._borrowed: deque[tuple[Handle, TakenTensor]] = deque()
         """Arrays of other libraries that are being copied, and the events behind the copies."""
 
@@ -126,9 +133,24 @@ class CudaExchange:
         """Uninitialized memory that CUDA can use. `device` is the `DeviceMemory`."""
         with self._lock:
             self._connect()
-            self.collect()
-            allocation = self._stream.allocate(Purpose.EXPORT, max(nbytes, 1), "device array")
+            self.return_borrowed()
+            if self._count_retired() > self._idle_memory.limit:
+                self.collect()
+            try:
+                allocation = self._allocate(nbytes)
+            except OutOfMemoryError:
+                if not self.collect():
+                    raise
+                allocation = self._allocate(nbytes)
             return ExportedStorage(device, allocation, nbytes)
+
+    def _allocate(self, nbytes: int) -> Allocation:
+        return self._stream.allocate(Purpose.EXPORT, max(nbytes, 1), "device array")
+
+    def _count_retired(self) -> int:
+        """The bytes of memory that other libraries had, of arrays that are gone."""
+        self._waiting += [self._retired.popleft() for _ in range(len(self._retired))]
+        return sum(allocation.nbytes for allocation, _ in self._waiting)
 
     def retire(self, allocation: Allocation, last_use: int, *, is_shared: bool) -> None:
         """Take the memory of a storage that is gone; safe from a finalizer."""
@@ -143,17 +165,12 @@ class CudaExchange:
         self.return_borrowed()
         with self._lock:
             connection = self._connection
-            if connection is None or not self._retired:
+            if connection is None or not self._count_retired():
                 return False
-            found = [self._retired.popleft() for _ in range(len(self._retired))]
-            try:
-                with connection.cuda.use():
-                    connection.cuda.driver.cuCtxSynchronize()
-            except BaseException:
-                self._retired.extend(found)
-                raise
-            for allocation, last_use in found:
-                self._stream.release(allocation, last_use)
+            with connection.cuda.use():
+                connection.cuda.driver.cuCtxSynchronize()
+            while self._waiting:
+                self._stream.release(*self._waiting.pop())
             return True
 
     def return_borrowed(self) -> None:
@@ -365,6 +382,7 @@ class CudaExchange:
                 connection.close()
             self._borrowed.clear()
             self._retired.clear()
+            self._waiting.clear()
 
 
 def _check_shareable(array: DeviceArray) -> ExportedStorage:

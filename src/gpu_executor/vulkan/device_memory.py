@@ -128,7 +128,7 @@ class DeviceMemory(StepDevice):
         )
         self.stream = CommandStream(resources)
         self.release = self.stream.release
-        self.exchange = CudaExchange(resources, self.stream)
+        self.exchange = CudaExchange(resources, self.stream, idle_memory)
         self.retire = self.exchange.retire
         self._memory = resources.memory
         self._mapped, self._recycled, self._idle_memory = mapped, recycled, idle_memory
