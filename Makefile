@@ -18,6 +18,7 @@ QUICK := tests/compile_report/test_report.py \
 	tests/vulkan/test_batch.py tests/vulkan/test_out.py tests/vulkan/test_persistent.py \
 	tests/vulkan/test_faults.py tests/vulkan/test_graph.py tests/vulkan/test_memory.py \
 	tests/webgpu/test_executor.py tests/webgpu/test_caches.py tests/cpu/test_backend.py \
+	tests/cuda/test_cuda_exchange.py \
 	tests/fields/test_operands.py tests/fields/test_refusals.py tests/fields/test_graphs.py \
 	tests/curves/test_small_curves.py tests/ops/test_operation.py tests/msm/test_window.py \
 	tests/hashes/test_byte_hash.py tests/merkle/test_proofs.py \

@@ -21,6 +21,7 @@ ASSERTIONS = {
     "first-steps.md": 6,
     "hashes.md": 14,
     "index.md": 2,
+    "interoperability.md": 1,
     "kernels.md": 9,
     "own-kernel.md": 10,
     "telemetry.md": 1,

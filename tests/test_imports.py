@@ -25,6 +25,7 @@ LAYERS: list[set[str]] = [
     {"common"},  # files, caches, fork handlers: no part in running kernels
     # Plain data; arrays and their memory; of telemetry, the events that hot code records.
     {"settings", "device_info", "arrays", "telemetry"},
+    {"cuda"},  # the binding to CUDA's driver library
     {"device_profiles"},  # what is known of a vendor's GPUs
     {"spirv"},  # a reader of kernel code
     {"primes"},  # a prime in, every constant out

@@ -53,13 +53,24 @@ EXECUTOR_NAMES = [
         "close",
         "device",
         "empty",
+        "empty_device",
         "explain",
+        "from_dlpack",
         "graph",
         "import_array",
     ),
-    *("map", "name", "profile", "run", "run_async", "run_batch", "run_field_add"),
+    *(
+        "make_stream_wait",
+        "map",
+        "name",
+        "profile",
+        "run",
+        "run_async",
+        "run_batch",
+        "run_field_add",
+    ),
     *("serve_metrics", "shutdown", "stats", "stream", "submit", "synchronize", "to_device"),
-    *("trim", "warm_up", "zeros"),
+    *("trim", "wait_for_stream", "warm_up", "zeros"),
 ]
 """What a `GpuExecutor` has: the methods of a backend, those of `concurrent.futures.Executor`, and
 its own."""

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.arrays.dlpack import view_host_tensor
 from gpu_executor.arrays.idle_memory import MemoryUse
 from gpu_executor.arrays.typed_array import Typed, is_typed_host_array, wrap_words
 from gpu_executor.calls.arguments import as_numbers, parse_dtype, parse_shape
@@ -26,7 +27,7 @@ from gpu_executor.calls.dispatch import ArrayDevice, CopiesToDevice, upload
 from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.common.value_keys import ByIdentity
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.errors import NotSupportedError, SettingsError
+from gpu_executor.errors import ExportError, NotSupportedError, SettingsError
 from gpu_executor.graphs import Graph
 from gpu_executor.kernel import Kernel, Shape, to_native
 from gpu_executor.kernels import load
@@ -48,14 +49,19 @@ SUPPORTED_BY: dict[str, tuple[str, ...]] = {
     "zeros": ("vulkan", "webgpu", "cpu"),
     "asarray": ("vulkan", "webgpu", "cpu"),
     "import_array": ("vulkan", "cpu"),
+    "empty_device": ("vulkan", "webgpu", "cpu"),
+    "export=True": ("vulkan", "cpu"),
     "to_device": ("vulkan", "webgpu", "cpu"),
+    "from_dlpack": ("vulkan", "webgpu", "cpu"),
+    "wait_for_stream": ("vulkan",),
+    "make_stream_wait": ("vulkan",),
     "synchronize": ("vulkan", "webgpu", "cpu"),
     "graph": ("vulkan", "webgpu", "cpu"),
     "warm_up": ("vulkan", "webgpu", "cpu"),
     "keep=True": ("vulkan", "webgpu", "cpu"),
 }
-"""The backends that support a method, or `keep=True` of `run`, `run_batch` and `stream`. All
-backends support the methods that are not here."""
+"""The backends that support a method, `keep=True` of `run`, `run_batch` and `stream`, or
+`export=True` of `empty_device`. All backends support the methods that are not here."""
 
 
 WORKS = "gpu_executor.warm_up.works"
@@ -341,6 +347,67 @@ class Backend(ByIdentity, ABC):
             OutOfMemoryError: The device has no memory for it.
         """
 
+    @abstractmethod
+    def empty_device(
+        self, shape: int | Shape, dtype: npt.DTypeLike = np.float64, *, export: bool = False
+    ) -> DeviceArray:
+        """Make a device array with undefined contents.
+
+        Args:
+            shape (int | tuple): The lengths of its axes.
+            dtype (dtype): The type of its elements, a numeric one; `float64` as in NumPy.
+            export (bool): Whether other libraries, such as PyTorch and CuPy, can use its memory
+                without a copy, by DLPack.
+
+        Raises:
+            NotSupportedError: The backend has no device arrays, or cannot share their memory.
+            ExportError: The device cannot share memory, or is no CUDA device of this process.
+            OutOfMemoryError: The device has no memory for it.
+        """
+
+    @abstractmethod
+    def from_dlpack(self, tensor: Any) -> DeviceArray:
+        """Copy an array of another library to device memory, by DLPack: one copy on the device for
+        an array in CUDA memory of the same GPU, an upload for an array of the host.
+
+        Args:
+            tensor (array): An object with `__dlpack__`, such as a tensor of PyTorch or an array of
+                CuPy. In CUDA memory it must be C-contiguous. What was submitted to its library's
+                current stream is waited for on the device.
+
+        Raises:
+            NotSupportedError: The backend has no device arrays.
+            ExportError: The array is on another device, or has a dtype that NumPy does not have.
+            OutOfMemoryError: The device has no memory for it.
+        """
+
+    @abstractmethod
+    def wait_for_stream(self, stream: Any) -> None:
+        """Let operations on device arrays that are submitted later wait for what is on a CUDA
+        stream now. The host does not wait.
+
+        Args:
+            stream (int | stream): The handle of a stream, or a stream of PyTorch or CuPy; 0: the
+                legacy default stream.
+
+        Raises:
+            NotSupportedError: The backend has no device arrays that CUDA can use.
+            ExportError: The device is no CUDA device of this process.
+        """
+
+    @abstractmethod
+    def make_stream_wait(self, stream: Any) -> None:
+        """Let a CUDA stream wait for the operations on device arrays that were submitted before.
+        The host does not wait.
+
+        Args:
+            stream (int | stream): As in `wait_for_stream`.
+
+        Raises:
+            NotSupportedError: The backend has no device arrays that CUDA can use.
+            ExportError: The device is no CUDA device of this process.
+        """
+
     @property
     @abstractmethod
     def array_device(self) -> ArrayDevice | None:
@@ -448,6 +515,20 @@ class HostArraysOnly(Backend):
     def to_device(self, array: Any) -> Any:
         raise refuse("to_device", self.name)
 
+    def empty_device(
+        self, shape: int | Shape, dtype: npt.DTypeLike = np.float64, *, export: bool = False
+    ) -> DeviceArray:
+        raise refuse("export=True" if export else "empty_device", self.name)
+
+    def from_dlpack(self, tensor: Any) -> DeviceArray:
+        raise refuse("from_dlpack", self.name)
+
+    def wait_for_stream(self, stream: Any) -> None:
+        raise refuse("wait_for_stream", self.name)
+
+    def make_stream_wait(self, stream: Any) -> None:
+        raise refuse("make_stream_wait", self.name)
+
     @property
     def array_device(self) -> None:
         return None
@@ -500,6 +581,34 @@ class DeviceArrays(Backend):
         """
         self._check_open()
         return upload(self.array_device, array)
+
+    def empty_device(
+        self, shape: int | Shape, dtype: npt.DTypeLike = np.float64, *, export: bool = False
+    ) -> DeviceArray:
+        self._check_open()
+        kind = parse_dtype(dtype)
+        lengths = parse_shape(shape, kind.itemsize)
+        if export:
+            return self._empty_exportable(lengths, kind)
+        return self.array_device.empty(lengths, kind)
+
+    def from_dlpack(self, tensor: Any) -> DeviceArray:
+        self._check_open()
+        found = view_host_tensor(tensor)
+        if found is None:
+            return self._copy_tensor(tensor)
+        return self.array_device.put(as_numbers("from_dlpack", found))
+
+    @abstractmethod
+    def _empty_exportable(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
+        """An uninitialized array in memory that other libraries can use."""
+
+    def _copy_tensor(self, tensor: Any) -> DeviceArray:
+        """A copy of an array of another library that is not in host memory."""
+        raise ExportError(
+            f"from_dlpack: the array is on DLPack's device {tuple(tensor.__dlpack_device__())}, "
+            f"and the backend {self.name!r} takes arrays of the host; copy it to the host first"
+        )
 
     def synchronize(self) -> None:
         """Wait for all calls on device arrays; raises the first error that one of them found."""

@@ -12,6 +12,8 @@ GpuError
 +-- RemovedNameError                   a name has become another one (also AttributeError)
 +-- NotRunHereError                    a kernel called without an executor (also TypeError)
 +-- NotSupportedError                  the backend cannot do this; names those that can
++-- ExportError                        an array cannot be exchanged by DLPack (also BufferError)
++-- CudaError                          a call of CUDA's driver library failed
 +-- ArgumentTypeError                  an argument of the wrong type or dtype (also TypeError)
 +-- ArgumentShapeError                 an argument of the wrong shape (also ValueError)
 +-- ArgumentValueError                 an argument of a value that cannot be (also ValueError)
@@ -119,6 +121,25 @@ class NotSupportedError(GpuError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.asked, self.backend, self.able)
+
+
+class ExportError(GpuError, BufferError):
+    """An array cannot be handed to another library, or taken from one, without a copy through the
+    host; says why, and what can be done."""
+
+
+class CudaError(GpuError):
+    """A call of CUDA's driver library failed; names the call and its result."""
+
+    def __init__(self, call: str, result: int, meaning: str) -> None:
+        super().__init__(f"{call} failed: {meaning} ({result})")
+        self.call = call
+        self.result = result
+        """The CUresult."""
+        self.meaning = meaning
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.call, self.result, self.meaning)
 
 
 class ArgumentTypeError(GpuError, TypeError):

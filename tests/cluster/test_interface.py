@@ -91,6 +91,11 @@ def test_what_a_cluster_cannot_do_names_the_backends_that_can(cpu_executor: RayE
     uses: dict[str, Callable[[], object]] = {
         "to_device": lambda: cpu_executor.to_device(a),
         "empty": lambda: cpu_executor.empty(3),
+        "empty_device": lambda: cpu_executor.empty_device(3),
+        "export=True": lambda: cpu_executor.empty_device(3, export=True),
+        "from_dlpack": lambda: cpu_executor.from_dlpack(a),
+        "wait_for_stream": lambda: cpu_executor.wait_for_stream(0),
+        "make_stream_wait": lambda: cpu_executor.make_stream_wait(0),
         "zeros": lambda: cpu_executor.zeros(3),
         "asarray": lambda: cpu_executor.asarray(a),
         "import_array": lambda: cpu_executor.import_array(a),

@@ -20,6 +20,7 @@ from gpu_executor.errors import (
     ArgumentTypeError,
     ArgumentValueError,
     ClosedError,
+    ExportError,
     NotSupportedError,
     SettingsError,
 )
@@ -281,6 +282,74 @@ def check_to_device(backend: Backend) -> None:
         backend.to_device(np.array([None]))
 
 
+def check_empty_device(backend: Backend) -> None:
+    made = backend.empty_device((3, 4), np.uint32)
+    assert isinstance(made, gx.DeviceArray)
+    assert (made.shape, made.dtype.name) == ((3, 4), "uint32")
+    made[...] = words(12).reshape(3, 4)
+    np.testing.assert_array_equal(made.numpy(), words(12).reshape(3, 4))
+    assert backend.empty_device(5).dtype == np.float64
+    with pytest.raises(ArgumentShapeError, match="negative extent"):
+        backend.empty_device(-1)
+    with pytest.raises(ArgumentTypeError, match="only numeric dtypes"):
+        backend.empty_device(5, object)
+
+
+def check_export(backend: Backend) -> None:
+    try:
+        made = backend.empty_device(5, np.uint32, export=True)
+    except ExportError as error:
+        # Software devices are no CUDA devices: tests/cuda has what is shared there.
+        assert backend.device.kind == "cpu", error
+        assert "cannot share memory" in str(error) or "CUDA" in str(error)
+        return
+    made[...] = words(5)
+    if backend.name == "cpu":
+        given: Any = made
+        shared = np.from_dlpack(given)
+        np.testing.assert_array_equal(shared, words(5))
+        made[...] = words(5, 1)
+        np.testing.assert_array_equal(shared, words(5, 1))
+
+
+def check_from_dlpack(backend: Backend) -> None:
+    given = words(12).reshape(3, 4)
+    for source in (given, given.T, given[:, ::-2], OnlyDlpack(given)):
+        expected = np.from_dlpack(source).copy() if isinstance(source, OnlyDlpack) else source
+        np.testing.assert_array_equal(backend.from_dlpack(source).numpy(), expected)
+    with pytest.raises(ArgumentTypeError, match="a list has no __dlpack__"):
+        backend.from_dlpack([1, 2])
+    with pytest.raises(ArgumentTypeError, match="is a device array; gpu"):
+        backend.from_dlpack(backend.to_device(given))
+    with pytest.raises(ExportError, match=r"on DLPack's device \(10, 3\)"):
+        backend.from_dlpack(OnlyDlpack(given, (10, 3)))
+
+
+class OnlyDlpack:
+    """An array of another library."""
+
+    def __init__(self, array: Array, device: tuple[int, int] = (1, 0)) -> None:
+        self._array, self._device = array, device
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._device
+
+
+def check_streams(method: str) -> Callable[[Backend], None]:
+    def check(backend: Backend) -> None:
+        try:
+            getattr(backend, method)(0)
+        except ExportError:
+            assert backend.device.kind == "cpu"
+        with pytest.raises(ArgumentTypeError, match="'mine' is no CUDA stream"):
+            getattr(backend, method)("mine")
+
+    return check
+
+
 def check_array_device(backend: Backend) -> None:
     holder = backend.array_device
     if backend.name not in list_able("to_device"):
@@ -358,7 +427,12 @@ def check_close(backend: Backend) -> None:
         "zeros": lambda: another.zeros(5),
         "asarray": lambda: another.asarray(a),
         "import_array": lambda: another.import_array(a),
+        "empty_device": lambda: another.empty_device(5),
+        "export=True": lambda: another.empty_device(5, export=True),
         "to_device": lambda: another.to_device(a),
+        "from_dlpack": lambda: another.from_dlpack(a),
+        "wait_for_stream": lambda: another.wait_for_stream(0),
+        "make_stream_wait": lambda: another.make_stream_wait(0),
         "synchronize": another.synchronize,
         "graph": another.graph,
         "warm_up": lambda: another.warm_up("hash", gx.hashes.KECCAK256),
@@ -386,7 +460,12 @@ CHECKS: dict[str, Callable[[Backend], None]] = {
     "zeros": check_zeros,
     "asarray": check_asarray,
     "import_array": check_import_array,
+    "empty_device": check_empty_device,
+    "export=True": check_export,
     "to_device": check_to_device,
+    "from_dlpack": check_from_dlpack,
+    "wait_for_stream": check_streams("wait_for_stream"),
+    "make_stream_wait": check_streams("make_stream_wait"),
     "array_device": check_array_device,
     "array_devices": check_array_devices,
     "synchronize": check_synchronize,
@@ -414,7 +493,7 @@ def test_a_method_works_or_names_the_backends_that_have_it(backend: Backend, met
 
 def test_every_method_of_the_interface_is_checked() -> None:
     public = {name for name in vars(Backend) if not name.startswith("_")} - {"name"}
-    assert public == CHECKS.keys() - {"keep=True"}
+    assert public == CHECKS.keys() - {"keep=True", "export=True"}
     assert SUPPORTED_BY.keys() <= CHECKS.keys()
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.arrays.array_operators import ArrayOperators
+from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.errors import ArgumentShapeError
 
 Shape = tuple[int, ...]
@@ -35,6 +36,16 @@ class UploadingBackend(Protocol):
 
     def to_device(self, array: Any) -> Any:
         """Copy an array to the device."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportRequest:
+    """The arguments of `__dlpack__`."""
+
+    stream: Any = None
+    max_version: tuple[int, int] | None = None
+    dl_device: tuple[int, int] | None = None
+    copy: bool | None = None
 
 
 class DeviceArray(ArrayOperators):
@@ -106,6 +117,38 @@ class DeviceArray(ArrayOperators):
             raise ValueError("a device array is copied to the host; copy=False is not possible")
         fetched = self.numpy()
         return fetched if dtype is None else fetched.astype(dtype, copy=False)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> object:
+        """The array for another library, by DLPack: `torch.from_dlpack(array)` or
+        `cupy.from_dlpack(array)` shares its memory. On Vulkan devices, `empty_device` with
+        `export=True` makes such arrays.
+
+        Args:
+            stream (int | None): The library's CUDA stream, which waits for the operations that
+                write the array; None: the legacy default stream; -1: none waits.
+            max_version (tuple | None): The version of DLPack that the library reads.
+            dl_device (tuple | None): The DLPack device that the library wants; that of the CPU gets
+                a copy.
+            copy (bool | None): True asks for a copy, False allows none.
+
+        Raises:
+            ExportError: The array cannot be shared; says why.
+        """
+        request = ExportRequest(stream, max_version, dl_device, copy)
+        made: object = self.storage.device.export_dlpack(self, request)
+        return made
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The DLPack device of the array, for other libraries: its type and its index."""
+        found: tuple[int, int] = self.storage.device.find_dlpack_device(self)
+        return found
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python scalars."""

@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from gpu_executor.errors import ArgumentTypeError
+from gpu_executor.errors import ArgumentTypeError, ExportError
 
 
 class TypedArray(ABC):
@@ -42,6 +42,18 @@ class TypedArray(ABC):
     def convert_like(self, given: Any) -> Any:
         """The words of `given` as this array would store them; raises if it is of another type or
         shape."""
+
+    def __dlpack__(self, **_options: object) -> object:
+        """Refuse: other libraries would compute with the words, not with the elements."""
+        raise ExportError(
+            f"{type(self).__name__}: other libraries do not know its elements; array.data has the "
+            "words of the internal representation, and decoded elements are on the host"
+        )
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Refuse, as `__dlpack__` does."""
+        self.__dlpack__()
+        raise AssertionError
 
     @property
     @abstractmethod

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.arrays.device_array import DeviceArray, Shape
+from gpu_executor.arrays.device_array import DeviceArray, ExportRequest, Shape
 from gpu_executor.arrays.overlaps import is_same_view, may_overlap, overlaps_itself
 from gpu_executor.calls.arguments import as_numbers, convert_assigned
 from gpu_executor.common.lean_dataclass import dataclass
@@ -199,6 +199,14 @@ class ArrayDevice(Protocol):
 
         `out`, of the same shape and dtype, is written to and returned.
         """
+
+    def find_dlpack_device(self, array: DeviceArray) -> tuple[int, int]:
+        """What `__dlpack_device__` of an array returns. Raises `GpuError` for an array that other
+        libraries cannot use."""
+
+    def export_dlpack(self, array: DeviceArray, request: ExportRequest) -> object:
+        """What `__dlpack__` of an array returns. Raises `GpuError` for an array that other
+        libraries cannot use, and the error of a call that the array depends on."""
 
     def empty_result(self, shape: Shape, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """An uninitialized array of the host, for results that are no secrets: `fetch` writes them

@@ -454,6 +454,22 @@ class RayExecutor(ByIdentity, Executor):
         """Raise `NotSupportedError`: a cluster shares no memory with a device."""
         raise refuse("asarray", NAME)
 
+    def empty_device(self, shape: Any, dtype: Any = None, *, export: bool = False) -> Any:
+        """Raise `NotSupportedError`: a cluster has no device arrays."""
+        raise refuse("export=True" if export else "empty_device", NAME)
+
+    def from_dlpack(self, tensor: Any) -> Any:
+        """Raise `NotSupportedError`: a cluster has no device arrays."""
+        raise refuse("from_dlpack", NAME)
+
+    def wait_for_stream(self, stream: Any) -> None:
+        """Raise `NotSupportedError`: a cluster has no device arrays."""
+        raise refuse("wait_for_stream", NAME)
+
+    def make_stream_wait(self, stream: Any) -> None:
+        """Raise `NotSupportedError`: a cluster has no device arrays."""
+        raise refuse("make_stream_wait", NAME)
+
     def import_array(self, array: Any) -> Any:
         """Raise `NotSupportedError`: a cluster shares no memory with a device."""
         raise refuse("import_array", NAME)

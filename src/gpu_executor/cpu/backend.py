@@ -15,7 +15,7 @@ import numpy.typing as npt
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.arrays.idle_memory import MemoryUse
 from gpu_executor.arrays.overlaps import list_outputs
-from gpu_executor.backend import BackendStats, DeviceArrays, PlainArrays
+from gpu_executor.backend import BackendStats, DeviceArrays, PlainArrays, refuse
 from gpu_executor.calls.arguments import collect_jobs, describe
 from gpu_executor.calls.call import (
     Array,
@@ -42,7 +42,7 @@ from gpu_executor.errors import (
     ElementRangeError,
     GpuError,
 )
-from gpu_executor.kernel import Kernel
+from gpu_executor.kernel import Kernel, Shape
 from gpu_executor.plan import Plan
 from gpu_executor.telemetry.profile import ActiveProfile, StageProfile
 from gpu_executor.telemetry.spans import TraceFile
@@ -107,6 +107,15 @@ class CpuBackend(DeviceArrays, PlainArrays):
     def device(self) -> DeviceInfo:
         """The host, described as a device."""
         return self._info
+
+    def _empty_exportable(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
+        return self._memory.empty(shape, dtype)  # all memory of the host can be shared
+
+    def wait_for_stream(self, stream: Any) -> None:
+        raise refuse("wait_for_stream", self.name)
+
+    def make_stream_wait(self, stream: Any) -> None:
+        raise refuse("make_stream_wait", self.name)
 
     # --- calls ---
 

@@ -15,13 +15,20 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from gpu_executor.arrays.device_array import DeviceArray, Shape
+from gpu_executor.arrays.device_array import DeviceArray, ExportRequest, Shape
+from gpu_executor.arrays.dlpack import CPU, export_host_array
 from gpu_executor.calls.call import Array
 from gpu_executor.calls.dispatch import Algorithms, Dispatch, Step, assign_array, copy_array
 from gpu_executor.common.lru import LruCache
 from gpu_executor.common.main_memory import read_main_memory
 from gpu_executor.device_info import DeviceInfo, Limits, MemoryHeap
-from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError, NotSupportedError
+from gpu_executor.errors import (
+    ArgumentShapeError,
+    ArgumentTypeError,
+    ExportError,
+    GpuError,
+    NotSupportedError,
+)
 from gpu_executor.kernel import to_native
 
 MAX_CACHED = 256
@@ -223,6 +230,21 @@ class CpuMemory:
             return np.array(self.view(array), order="C")
         np.copyto(out, self.view(array))
         return out
+
+    def find_dlpack_device(self, array: DeviceArray) -> tuple[int, int]:
+        """What `__dlpack_device__` of an array returns."""
+        return CPU, 0
+
+    def export_dlpack(self, array: DeviceArray, request: ExportRequest) -> object:
+        """What `__dlpack__` of an array returns: the memory of the array."""
+        if self.is_recording:
+            raise GpuError(
+                "a graph is being recorded, so an array cannot be handed to another library; leave "
+                "its `with` block first"
+            )
+        if request.dl_device is not None and request.dl_device[0] != CPU:
+            raise ExportError(f"the array is in host memory, not on {request.dl_device}")
+        return export_host_array(self.view(array), request)
 
     def cache(self, key: Hashable, make: Callable[[], T]) -> T:
         """The cached value of the key, made if there is none; the cache is LRU."""

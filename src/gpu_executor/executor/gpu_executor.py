@@ -24,7 +24,7 @@ from gpu_executor.calls.call import Array, SignatureCache
 from gpu_executor.calls.dispatch import ArrayDevice, CopiesToDevice
 from gpu_executor.calls.streams import GeneratorStream, StreamJob, iterate_jobs
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.errors import GpuError
+from gpu_executor.errors import ArgumentTypeError, GpuError
 from gpu_executor.executor.call_runner import CallRunner, Failure
 from gpu_executor.executor.candidates import (
     BackendName,
@@ -523,6 +523,80 @@ class GpuExecutor(Backend, Executor):
         """
         return self._use(index, lambda backend: backend.import_array(array))
 
+    def empty_device(
+        self,
+        shape: int | Shape,
+        dtype: npt.DTypeLike = np.float64,
+        *,
+        export: bool = False,
+        index: int | None = None,
+    ) -> DeviceArray:
+        """Make a device array with undefined contents.
+
+        Args:
+            shape (int | tuple): The lengths of its axes.
+            dtype (dtype): The type of its elements, a numeric one; `float64` as in NumPy.
+            export (bool): Whether other libraries, such as PyTorch and CuPy, can use its memory
+                without a copy, by DLPack.
+            index (int | None): The device's index in this executor; None: the first usable one.
+
+        Raises:
+            NotSupportedError: The device has no device arrays, or cannot share their memory.
+            ExportError: The device cannot share memory, or is no CUDA device of this process.
+            OutOfMemoryError: The device has no memory for it.
+        """
+        return self._use(index, lambda backend: backend.empty_device(shape, dtype, export=export))
+
+    def from_dlpack(self, tensor: Any, *, index: int | None = None) -> DeviceArray:
+        """Copy an array of another library to device memory, by DLPack: one copy on the device for
+        an array in CUDA memory of the same GPU, an upload for an array of the host.
+
+        Args:
+            tensor (array): An object with `__dlpack__`, such as a tensor of PyTorch or an array of
+                CuPy. In CUDA memory it must be C-contiguous. What was submitted to its library's
+                current stream is waited for on the device.
+            index (int | None): The device's index in this executor; None: the first usable one.
+
+        Raises:
+            NotSupportedError: The device has no device arrays.
+            ExportError: The array is on another device, or has a dtype that NumPy does not have.
+            OutOfMemoryError: The device has no memory for it.
+        """
+        return self._use(index, lambda backend: backend.from_dlpack(tensor))
+
+    def wait_for_stream(self, stream: Any, *, index: int | None = None) -> None:
+        """Let operations on device arrays that are submitted later wait for what is on a CUDA
+        stream now. The host does not wait.
+
+        Args:
+            stream (int | stream): The handle of a stream, or a stream of PyTorch or CuPy; 0: the
+                legacy default stream.
+            index (int | None): The index in this executor of the device that waits; an executor
+                with several devices needs it.
+
+        Raises:
+            NotSupportedError: The device has no device arrays that CUDA can use.
+            ExportError: The device is no CUDA device of this process.
+        """
+        device = self._select_for_stream("wait_for_stream", index)
+        device.use_arrays(lambda backend: backend.wait_for_stream(stream))
+
+    def make_stream_wait(self, stream: Any, *, index: int | None = None) -> None:
+        """Let a CUDA stream wait for the operations on device arrays that were submitted before.
+        The host does not wait.
+
+        Args:
+            stream (int | stream): As in `wait_for_stream`.
+            index (int | None): The index in this executor of the device that is waited for; an
+                executor with several devices needs it.
+
+        Raises:
+            NotSupportedError: The device has no device arrays that CUDA can use.
+            ExportError: The device is no CUDA device of this process.
+        """
+        device = self._select_for_stream("make_stream_wait", index)
+        device.use_arrays(lambda backend: backend.make_stream_wait(stream))
+
     @overload
     def to_device(self, array: CopiesToDevice[T], index: int | None = None) -> T: ...
 
@@ -697,6 +771,15 @@ class GpuExecutor(Backend, Executor):
     def _check_open(self) -> None:
         if self._queue.closed:
             self._queue.check_open()
+
+    def _select_for_stream(self, caller: str, index: int | None) -> OpenDevice:
+        """The device whose order with a CUDA stream is asked for."""
+        self._check_open()
+        if index is None and len(self._devices) > 1:
+            raise ArgumentTypeError(
+                f"{caller}: the executor has {len(self._devices)} devices; name one by index="
+            )
+        return self._pool.placement.select(index)
 
     def _check_keep(self, keep: bool | None) -> None:
         """Refuse `keep=True` before a job is read, where the devices have no device arrays."""

@@ -186,11 +186,15 @@ class OpenDevice:
         raise AssertionError  # never reached: the loop returns or raises
 
     def synchronize(self) -> None:
-        """Wait for all operations on the device's arrays, and raise the first error among them. A
-        device that turns out to be lost is reopened for later calls."""
+        """Wait for all operations on the device's arrays, and raise the first error among them."""
+        self.use_arrays(lambda backend: backend.synchronize())
+
+    def use_arrays(self, operation: Callable[[Backend], T]) -> T:
+        """The result of an operation of the backend on the arrays that it has. Nothing is repeated:
+        a device that turns out to be lost is reopened for later calls."""
         backend = self.backend
         try:
-            backend.synchronize()
+            return operation(backend)
         except DeviceLostError as error:
             with contextlib.suppress(GpuError):
                 self._recover(backend, error)

@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.arrays.device_array import DeviceArray, Shape
+from gpu_executor.arrays.device_array import DeviceArray, ExportRequest, Shape
 from gpu_executor.calls.dispatch import Algorithms, Dispatch, Step
 from gpu_executor.device_info import DeviceInfo
+from gpu_executor.errors import ExportError
 from gpu_executor.plan import round_up_to_class
 
 T = TypeVar("T")
@@ -71,6 +72,12 @@ class DryDevice:
 
     def fetch(self, array: DeviceArray, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
         return np.zeros(array.shape, array.dtype)
+
+    def find_dlpack_device(self, array: DeviceArray) -> tuple[int, int]:
+        raise ExportError("the array has no elements")
+
+    def export_dlpack(self, array: DeviceArray, request: ExportRequest) -> object:
+        raise ExportError("the array has no elements")
 
     def empty_result(self, shape: Shape, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         return np.empty(shape, dtype)

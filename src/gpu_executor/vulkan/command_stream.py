@@ -139,7 +139,7 @@ class CommandStream:
     def submit(self, steps: Sequence[StorageStep]) -> None:
         """Run steps in order, after everything submitted before; returns at once."""
         with self._lock:
-            self._check_open()
+            self.check_open()
             self._make_room()
             recorded = self._find_commands(steps)
             checks = [step.check for step in steps if step.check is not None]
@@ -160,10 +160,20 @@ class CommandStream:
         """Write a few bytes to a buffer (`Recorder.write`), after everything submitted before."""
         self.submit([BoundStep(Write(buffer, offset, data), (target,), 0)])
 
+    def exchange(self, submission: Submission) -> int:
+        """Submit the signal or the wait of a semaphore of another API, after everything submitted
+        before and before everything submitted later; returns its timeline value."""
+        with self._lock:
+            self.check_open()
+            self._make_room()
+            commands = StreamCommands(vk.ffi.NULL, submission)
+            self._submit(commands, _InFlight("an exchange with CUDA", None, ()))
+            return commands.value
+
     def record(self, steps: Sequence[StorageStep]) -> CapturedGraph:
         """Record steps without running them; `replay` runs them any number of times."""
         with self._lock:
-            self._check_open()
+            self.check_open()
             self._dispatches.compile_ahead(
                 each.work for each in steps if isinstance(each.work, Dispatch)
             )
@@ -176,7 +186,7 @@ class CommandStream:
     def replay(self, graph: CapturedGraph) -> None:
         """Run recorded steps, after everything submitted before; returns at once."""
         with self._lock:
-            self._check_open()
+            self.check_open()
             self._make_room()
             if graph.replacements != self._resources.pipelines.replacements:
                 self._renew_pipelines(graph)
@@ -185,7 +195,7 @@ class CommandStream:
     def compile_ahead(self, dispatches: Sequence[Dispatch]) -> None:
         """Let several threads compile what dispatches need that will be submitted soon."""
         with self._lock:
-            self._check_open()
+            self.check_open()
             self._dispatches.compile_ahead(dispatches)
 
     def compile_all(
@@ -203,7 +213,7 @@ class CommandStream:
         if not graph.checks:
             return {}
         with self._lock:
-            self._check_open()
+            self.check_open()
             self.wait_until(graph.recorded.value)
             renewed = {check: check.renew() for check in graph.checks}
             graph.checks[:] = renewed.values()
@@ -519,7 +529,8 @@ class CommandStream:
                 graph.keep_alive.clear()
                 graph.steps = ()
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Raise `ClosedError` if nothing can be submitted any more."""
         if self.closed:
             raise ClosedError(
                 "the backend of the device arrays is closed, or its device was lost; the arrays "

@@ -65,6 +65,8 @@ QUEUE_BITS = (
 
 EXTENSIONS = (
     "VK_EXT_external_memory_host",
+    "VK_KHR_external_memory_fd",
+    "VK_KHR_external_semaphore_fd",
     "VK_EXT_calibrated_timestamps",
     "VK_EXT_robustness2",
     "VK_EXT_pipeline_robustness",

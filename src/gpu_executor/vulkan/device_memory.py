@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.arrays.device_array import DeviceArray, ExportRequest
 from gpu_executor.arrays.idle_memory import IdleItem, IdleMemory
 from gpu_executor.arrays.result_memory import MIN_RECYCLED_BYTES
 from gpu_executor.calls.call import Array
@@ -33,6 +33,7 @@ from gpu_executor.steps.step_binder import CopyRules, StorageStep
 from gpu_executor.steps.step_device import StepDevice
 from gpu_executor.steps.storage import DeviceStorage
 from gpu_executor.vulkan.command_stream import CommandStream
+from gpu_executor.vulkan.cuda_exchange import CudaExchange
 from gpu_executor.vulkan.device_storage import MappedStatusWord, VulkanStorage
 from gpu_executor.vulkan.device_trials import measure_bytes_per_product, try_f64_limbs
 from gpu_executor.vulkan.mapped_arrays import (
@@ -127,6 +128,8 @@ class DeviceMemory(StepDevice):
         )
         self.stream = CommandStream(resources)
         self.release = self.stream.release
+        self.exchange = CudaExchange(resources, self.stream, idle_memory)
+        self.retire = self.exchange.retire
         self._memory = resources.memory
         self._mapped, self._recycled, self._idle_memory = mapped, recycled, idle_memory
         self._readback = Readback(resources, self.stream)
@@ -188,7 +191,7 @@ class DeviceMemory(StepDevice):
         nbytes, tables = math.prod(shape) * dtype.itemsize, self._tables.allocations
         is_secret = self._secrecy.is_on
         if tables is None:
-            last_use, allocation = self.stream.allocate_array(max(nbytes, 1), is_secret=is_secret)
+            last_use, allocation = self._allocate_array(max(nbytes, 1), is_secret=is_secret)
         else:
             last_use = 0
             allocation = self.stream.allocate(Purpose.DEVICE, max(nbytes, 1), "table")
@@ -198,6 +201,56 @@ class DeviceMemory(StepDevice):
         storage = VulkanStorage(self, allocation, nbytes, last_use)
         self._note_made(storage)
         return DeviceArray(shape, dtype, storage)
+
+    def _allocate_array(self, nbytes: int, *, is_secret: bool) -> tuple[int, Allocation]:
+        try:
+            return self.stream.allocate_array(nbytes, is_secret=is_secret)
+        except OutOfMemoryError:
+            if not self.exchange.collect():
+                raise
+            return self.stream.allocate_array(nbytes, is_secret=is_secret)
+
+    def empty_exportable(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
+        """An uninitialized array in memory that other libraries can use through CUDA."""
+        self._idle_memory.settle_if_exceeded()
+        storage = self.exchange.empty(self, math.prod(shape) * dtype.itemsize)
+        self._note_made(storage)
+        return DeviceArray(shape, dtype, storage)
+
+    def find_dlpack_device(self, array: DeviceArray) -> tuple[int, int]:
+        """What `__dlpack_device__` of an array returns."""
+        return self.exchange.find_device(array)
+
+    def export_dlpack(self, array: DeviceArray, request: ExportRequest) -> object:
+        """What `__dlpack__` of an array returns; raises the error of a call that the array depends
+        on."""
+        self._check_not_recording("an array cannot be handed to another library")
+        storage = self._find_storage(array)
+        storage.check_computed()
+        if storage.checks:
+            self.check(array)
+        return self.exchange.export(array, request)
+
+    def copy_tensor(self, tensor: Any) -> DeviceArray:
+        """An array with the elements of a CUDA array of another library, copied on the device."""
+        with self.pause_capture():
+            return self.exchange.copy_tensor(self, tensor)
+
+    def make_stream_wait(self, stream: Any) -> None:
+        """Let a CUDA stream wait for everything submitted before."""
+        self._check_not_recording("a CUDA stream cannot wait for it")
+        self.exchange.make_stream_wait(stream)
+
+    def wait_for_stream(self, stream: Any) -> None:
+        """Let everything submitted later wait for what is on a CUDA stream now."""
+        self._check_not_recording("it cannot wait for a CUDA stream")
+        self.exchange.wait_for_stream(stream)
+
+    def _check_not_recording(self, consequence: str) -> None:
+        if self._capture.steps is not None:
+            raise GpuError(
+                f"a graph is being recorded, so {consequence}; leave its `with` block first"
+            )
 
     def put(self, array: Array, *, borrow: bool = False) -> DeviceArray:
         """A copy of a NumPy array on the device. With `borrow` the caller waits for the device
@@ -340,6 +393,7 @@ class DeviceMemory(StepDevice):
     def synchronize(self) -> None:
         """Wait for everything submitted before; raises the first error that a call found."""
         self.stream.synchronize()
+        self.exchange.return_borrowed()
 
     def _note_call(self, nbytes: int) -> None:
         if nbytes > self._idle_memory.largest_call:
@@ -424,7 +478,9 @@ class DeviceMemory(StepDevice):
     def close(self) -> None:
         with contextlib.ExitStack() as closing:  # a Ctrl-C in one of them does not skip the others
             closing.callback(self._clear_cache)
+            closing.callback(self.exchange.close)
             closing.callback(self.stream.close)
+            closing.callback(self.exchange.end_waits)
             closing.callback(self._readback.close)
             if self._concurrent is not None:
                 closing.callback(self._concurrent.close)
@@ -435,4 +491,5 @@ class DeviceMemory(StepDevice):
 
     def _disown_after_fork(self) -> None:
         self.stream = self._readback = self._upload = self._concurrent = DISOWNED
+        self.exchange = DISOWNED
         self._recycled = self._cache_lock = self._memory = DISOWNED

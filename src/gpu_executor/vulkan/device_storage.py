@@ -63,3 +63,18 @@ class VulkanStorage(DeviceStorage):
     def __del__(self) -> None:
         # Every result has a storage, and weakref.finalize takes four times as long.
         self.device.release(self.allocation, self.last_use)
+
+
+class ExportedStorage(VulkanStorage):
+    """The memory of a device array that other libraries can use."""
+
+    __slots__ = ("is_shared",)
+
+    def __init__(self, device: Any, allocation: Allocation, nbytes: int) -> None:
+        super().__init__(device, allocation, nbytes)
+        self.is_shared = False
+        """Whether another library had the array: it may still use the memory when this object is
+        gone."""
+
+    def __del__(self) -> None:
+        self.device.retire(self.allocation, self.last_use, is_shared=self.is_shared)

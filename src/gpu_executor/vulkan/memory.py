@@ -35,6 +35,11 @@ from gpu_executor.kernel import ElementType
 from gpu_executor.plan import round_up_to_class
 from gpu_executor.vulkan.binding import WHOLE_SIZE, Arena, Handle, allocate_out, get_integer, vk
 from gpu_executor.vulkan.device import Device
+from gpu_executor.vulkan.external_memory import (
+    check_exports_buffers,
+    extend_allocation,
+    extend_buffer,
+)
 
 SMALLEST_BLOCK = 4 << 20
 LARGEST_BLOCK, LARGEST_MAPPED_BLOCK = 64 << 20, 16 << 20
@@ -66,6 +71,8 @@ class Purpose(enum.Enum):
     slow."""
     ARRAY = "array"
     """Mapped arrays, which host and device both read and write."""
+    EXPORT = "export"
+    """Memory of device arrays that another API of the same GPU can import."""
 
 
 Owner = Literal["slot", "result", "table", "array", "device array", "staging"]
@@ -77,9 +84,13 @@ LENT: frozenset[Owner] = frozenset({"array", "device array", "staging"})
 
 DEVICE_LOCAL, HOST_VISIBLE, HOST_COHERENT, HOST_CACHED = 1, 2, 4, 8
 INPUT_FLAGS = DEVICE_LOCAL | HOST_VISIBLE | HOST_COHERENT
+ON_DEVICE = ((DEVICE_LOCAL, HOST_VISIBLE), (DEVICE_LOCAL, 0), (0, 0))
+UNMAPPED = (Purpose.DEVICE, Purpose.EXPORT)
+"""Purposes whose memory the host does not access, even where it could."""
 PREFERENCES: dict[Purpose, tuple[tuple[int, int], ...]] = {
     # (required flags, excluded flags), best first
-    Purpose.DEVICE: ((DEVICE_LOCAL, HOST_VISIBLE), (DEVICE_LOCAL, 0), (0, 0)),
+    Purpose.DEVICE: ON_DEVICE,
+    Purpose.EXPORT: ON_DEVICE,
     Purpose.UPLOAD: (
         (HOST_VISIBLE | HOST_COHERENT, DEVICE_LOCAL | HOST_CACHED),
         (HOST_VISIBLE | HOST_COHERENT, DEVICE_LOCAL),
@@ -146,6 +157,12 @@ class Block:
     """Bytes of allocations with an owner in LENT."""
     last_used: int = 0
     """When its last allocation was released, in nanoseconds of `time.monotonic_ns`."""
+    memory_bytes: int = 0
+    """The bytes of the VkDeviceMemory, at least `nbytes`."""
+    is_dedicated: bool = False
+    """Whether the memory is dedicated to the buffer, which an import of it must say."""
+    imported: object = None
+    """What another API has made of the memory; it ends with the block."""
     bytes_free: int = field(init=False)
     handle: int = field(init=False)
     """The handle of the buffer as an integer."""
@@ -580,12 +597,13 @@ class MemoryPool:
         Blocks grow with what is held, so small uses stay small.
         """
         held = sum(block.nbytes for block in self._blocks if block.purpose is purpose)
-        most = LARGEST_BLOCK if purpose is Purpose.DEVICE else LARGEST_MAPPED_BLOCK
+        most = LARGEST_BLOCK if purpose in UNMAPPED else LARGEST_MAPPED_BLOCK
         return max(SMALLEST_BLOCK, min(held // GROWTH_DIVISOR, most), held // COUNT_DIVISOR)
 
 
 def _make_block(device: Device, purpose: Purpose, nbytes: int) -> Block:
-    buffer = _make_buffer(device, nbytes)
+    exports = purpose is Purpose.EXPORT
+    buffer = _make_buffer(device, nbytes, exports=exports)
     memory = None
     try:
         requirements = allocate_out("VkMemoryRequirements")
@@ -594,11 +612,13 @@ def _make_block(device: Device, purpose: Purpose, nbytes: int) -> Block:
         if purpose is Purpose.INPUT:
             allowed &= device.large_memory_types
         kind = choose_memory_type(device.memory_flags, allowed, purpose)
-        memory = _allocate_memory(device, requirements.size, kind)
+        memory, is_dedicated = _allocate_memory(
+            device, requirements.size, kind, buffer if exports else None
+        )
         vk.vkBindBufferMemory(device.handle, buffer, memory, 0)
         flags = device.memory_flags[kind]
         address = 0
-        if flags & HOST_VISIBLE and purpose is not Purpose.DEVICE:
+        if flags & HOST_VISIBLE and purpose not in UNMAPPED:
             mapped = allocate_out("void *")
             vk.vkMapMemory(device.handle, memory, 0, WHOLE_SIZE, 0, mapped)
             address = int(vk.ffi.cast("uintptr_t", mapped[0]))
@@ -608,13 +628,26 @@ def _make_block(device: Device, purpose: Purpose, nbytes: int) -> Block:
             vk.vkFreeMemory(device.handle, memory, vk.ffi.NULL)
         raise
     coherent = bool(flags & HOST_COHERENT)
-    return Block(purpose, nbytes, memory, buffer, address, coherent, free=[(0, nbytes)])
+    return Block(
+        purpose,
+        nbytes,
+        memory,
+        buffer,
+        address,
+        coherent,
+        free=[(0, nbytes)],
+        memory_bytes=requirements.size,
+        is_dedicated=is_dedicated,
+    )
 
 
-def _make_buffer(device: Device, nbytes: int) -> Handle:
+def _make_buffer(device: Device, nbytes: int, *, exports: bool) -> Handle:
     arena = Arena()
-    buffer = allocate_out("VkBuffer")
-    vk.vkCreateBuffer(device.handle, make_buffer_info(arena, device, nbytes), vk.ffi.NULL, buffer)
+    buffer, info = allocate_out("VkBuffer"), make_buffer_info(arena, device, nbytes)
+    if exports:
+        check_exports_buffers(device, info.usage)
+        extend_buffer(arena, info)
+    vk.vkCreateBuffer(device.handle, info, vk.ffi.NULL, buffer)
     return buffer[0]
 
 
@@ -637,15 +670,21 @@ def make_buffer_info(arena: Arena, device: Device, nbytes: int) -> Handle:
     )
 
 
-def _allocate_memory(device: Device, nbytes: int, kind: int) -> Handle:
-    arena = Arena()
+def _allocate_memory(
+    device: Device, nbytes: int, kind: int, exported_buffer: Handle | None
+) -> tuple[Handle, bool]:
+    """Allocate memory; return it, and whether it is dedicated to the buffer that is exported."""
+    arena, is_dedicated = Arena(), False
     info = arena.new("VkMemoryAllocateInfo", allocationSize=nbytes, memoryTypeIndex=kind)
+    if exported_buffer is not None:
+        is_dedicated = extend_allocation(arena, info, device, exported_buffer)
     memory = allocate_out("VkDeviceMemory")
     vk.vkAllocateMemory(device.handle, info, vk.ffi.NULL, memory)
-    return memory[0]
+    return memory[0], is_dedicated
 
 
 def _free_block(device: Device, block: Block) -> None:
+    block.imported = None
     if block.address:
         vk.vkUnmapMemory(device.handle, block.memory)
     vk.vkDestroyBuffer(device.handle, block.buffer, vk.ffi.NULL)

@@ -258,6 +258,20 @@ class PersistentVulkanBackend(DeviceArrays):
         self._check_open()
         return ImportedArray(self._session.resources.device, self._session.mapped, array)
 
+    def _empty_exportable(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
+        return self.array_device.empty_exportable(shape, dtype)
+
+    def _copy_tensor(self, tensor: Any) -> DeviceArray:
+        return self.array_device.copy_tensor(tensor)
+
+    def wait_for_stream(self, stream: Any) -> None:
+        self._check_open()
+        self.array_device.wait_for_stream(stream)
+
+    def make_stream_wait(self, stream: Any) -> None:
+        self._check_open()
+        self.array_device.make_stream_wait(stream)
+
     def explain(
         self,
         kernel: Kernel,

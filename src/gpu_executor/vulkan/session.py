@@ -498,6 +498,7 @@ class Session:
         """Free idle slots, cached memory and empty blocks; return the number of bytes freed."""
         self._close_dropped_streams()
         before = self._memory.stats().bytes_held
+        self.device_memory.exchange.collect()
         self.device_memory.release_completed()
         self._idle_memory.evict(lambda: False)
         self._memory.trim()

@@ -15,6 +15,7 @@ from gpu_executor.common.fork import DISOWNED, register_fork_handler
 from gpu_executor.errors import DeviceLostError, GpuError
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.device import Device, QueueAddress
+from gpu_executor.vulkan.external_memory import SharedSemaphore
 
 WAIT_SLICE_NS = 100_000_000
 """A wait is a sequence of waits of 0.1 s, between which Python handles signals such as Ctrl-C."""
@@ -35,7 +36,8 @@ class Submission:
     """Recorded commands that can be submitted again and again on one timeline.
 
     Each submission waits for the latest submission of each one in `after`, which are on other
-    timelines; `stage` is the pipeline stage that waits.
+    timelines, or for the latest value of a semaphore that another API signals; `stage` is the
+    pipeline stage that waits.
     """
 
     __slots__ = (
@@ -52,21 +54,24 @@ class Submission:
         self,
         semaphore: Handle,
         commands: Handle,
-        after: Sequence[tuple[Handle, Submission]],
+        after: Sequence[tuple[Handle, Submission | SharedSemaphore]],
         stage: int,
+        also_signals: Sequence[Handle] = (),
     ) -> None:
+        """The values of `also_signals` come after the first in `signal_value`."""
+        signals = [semaphore, *also_signals]
         self.commands = commands
         self.after = [earlier for _, earlier in after]
         arena = self._arena = Arena()
-        self.signal_value = arena.array("uint64_t", [0])
+        self.signal_value = arena.array("uint64_t", len(signals))
         """The timeline value that the latest submission signals when it is done."""
         self.wait_values = arena.array("uint64_t", max(len(after), 1))
-        signal = arena.array("VkSemaphore", [semaphore])
+        signal = arena.array("VkSemaphore", signals)
         timeline = arena.new(
             "VkTimelineSemaphoreSubmitInfo",
             waitSemaphoreValueCount=len(after),
             pWaitSemaphoreValues=self.wait_values,
-            signalSemaphoreValueCount=1,
+            signalSemaphoreValueCount=len(signals),
             pSignalSemaphoreValues=self.signal_value,
         )
         self.submit_info = arena.new(
@@ -75,9 +80,9 @@ class Submission:
             waitSemaphoreCount=len(after),
             pWaitSemaphores=arena.array("VkSemaphore", [handle for handle, _ in after]),
             pWaitDstStageMask=arena.array("VkPipelineStageFlags", [stage] * len(after)),
-            commandBufferCount=1,
+            commandBufferCount=int(commands != vk.ffi.NULL),
             pCommandBuffers=arena.array("VkCommandBuffer", [commands]),
-            signalSemaphoreCount=1,
+            signalSemaphoreCount=len(signals),
             pSignalSemaphores=signal,
         )
         self.wait_info = arena.new(
@@ -118,6 +123,16 @@ class Timeline:
         """Make a submission that waits for the latest submission of each one in `after`."""
         earlier = [(timeline._semaphore, submission) for timeline, submission in after]
         return Submission(self._semaphore, commands, earlier, stage)
+
+    def prepare_exchange(
+        self, *, waits_for: SharedSemaphore | None = None, signals: SharedSemaphore | None = None
+    ) -> Submission:
+        """Make a submission without commands, after and before everything else on the queue. It
+        waits for the latest value of a semaphore, or signals what is put at `signal_value[1]`."""
+        after = [] if waits_for is None else [(waits_for.handle, waits_for)]
+        also = [] if signals is None else [signals.handle]
+        stage = vk.VK_PIPELINE_STAGE_ALL_COMMANDS_BIT
+        return Submission(self._semaphore, vk.ffi.NULL, after, stage, also)
 
     def prepare_wait(self) -> Submission:
         """Make a submission without commands, to wait for any value: set its `signal_value`."""

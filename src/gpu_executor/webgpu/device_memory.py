@@ -13,12 +13,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from gpu_executor.arrays.device_array import DeviceArray
+from gpu_executor.arrays.device_array import DeviceArray, ExportRequest
+from gpu_executor.arrays.dlpack import CPU, export_host_array
+from gpu_executor.backend import SUPPORTED_BY
 from gpu_executor.calls.call import Array
 from gpu_executor.calls.dispatch import Dispatch, copy_array
 from gpu_executor.common.fork import DISOWNED, raise_forked
 from gpu_executor.common.lru import LruCache
-from gpu_executor.errors import ClosedError, GpuError, OutOfMemoryError
+from gpu_executor.errors import ClosedError, GpuError, NotSupportedError, OutOfMemoryError
 from gpu_executor.kernel import Shape, to_native
 from gpu_executor.steps.graph_dependencies import GraphDependencies
 from gpu_executor.steps.status import STATUS_BYTES, STATUS_CLEAR, StatusCheck
@@ -37,6 +39,7 @@ MAX_UNREAD_CHECKS = 256
 """Checked calls that may be submitted before the status words of all are read together."""
 MIN_READ_BYTES = 1024
 """An array is read in no smaller pieces."""
+SHARING = "__dlpack__ of a device array"
 UNLIMITED = 1 << 40
 """WebGPU does not tell how much memory a device has."""
 
@@ -291,6 +294,16 @@ class WebGpuMemory(StepDevice):
     def empty_result(self, shape: Shape, dtype: np.dtype[Any]) -> Array:
         """An uninitialized array of the host."""
         return np.empty(shape, dtype)
+
+    def find_dlpack_device(self, array: DeviceArray) -> tuple[int, int]:
+        """Refuse: WebGPU shares no memory with other libraries."""
+        raise NotSupportedError(SHARING, self.backend, SUPPORTED_BY["export=True"])
+
+    def export_dlpack(self, array: DeviceArray, request: ExportRequest) -> object:
+        """A copy on the host, where that is asked for; other libraries get nothing else."""
+        if request.dl_device is None or request.dl_device[0] != CPU or request.copy is False:
+            raise NotSupportedError(SHARING, self.backend, SUPPORTED_BY["export=True"])
+        return export_host_array(array.numpy(), ExportRequest(max_version=request.max_version))
 
     def fetch(self, array: DeviceArray, out: Array | None = None) -> Array:
         """A copy of an array in host memory, in `out` if that is given; raises the error of a call

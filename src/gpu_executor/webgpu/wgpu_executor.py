@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.arrays.device_array import DeviceArray
@@ -31,7 +32,7 @@ from gpu_executor.calls.call import (
 from gpu_executor.calls.streams import SequentialStream, StreamJob
 from gpu_executor.common.fork import DISOWNED, register_fork_handler
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.kernel import Kernel
+from gpu_executor.kernel import Kernel, Shape
 from gpu_executor.kernels import load, names
 from gpu_executor.plan import CallPlan, Plan
 from gpu_executor.plan.plan import plan_on_device
@@ -324,6 +325,15 @@ class WgpuExecutor(DeviceArrays, PlainArrays):
 
     def import_array(self, array: Array) -> ArrayImport:
         raise refuse("import_array", self.name)
+
+    def _empty_exportable(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
+        raise refuse("export=True", self.name)
+
+    def wait_for_stream(self, stream: Any) -> None:
+        raise refuse("wait_for_stream", self.name)
+
+    def make_stream_wait(self, stream: Any) -> None:
+        raise refuse("make_stream_wait", self.name)
 
     def _reclaim(self) -> bool:
         """Release memory to the pool; returns whether there was any."""
