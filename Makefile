@@ -23,6 +23,7 @@ QUICK := tests/compile_report/test_report.py \
 	tests/curves/test_small_curves.py tests/ops/test_operation.py tests/msm/test_window.py \
 	tests/hashes/test_byte_hash.py tests/merkle/test_proofs.py \
 	tests/kzg/test_cell_proofs.py tests/groth16/test_witness_calculator.py tests/steps/test_step_order.py \
+	tests/warm_up/test_works.py \
 	tests/executor/test_executor.py tests/executor/test_map.py tests/executor/test_errors.py \
 	tests/cluster/test_interface.py tests/telemetry/test_metrics.py \
 	tests/bench/test_executor.py tests/report/test_page.py tests/cli/test_commands.py tests/soak/test_soak.py

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-import gpu_executor as gx
 from gpu_executor.bench.timing import TimingBudget, time_resident
 from gpu_executor.calls.call import Array
 from gpu_executor.device_info import DeviceInfo
+from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
 LOG_COUNT, LOG_COUNT_ON_CPU = 26, 20
 """log2 of the number of elements of an array."""
@@ -71,7 +71,7 @@ WORKS = (
 
 def measure_arrays(log_count: int | None = None) -> tuple[DeviceInfo, list[ArrayTimes]]:
     """Time every operation, after its result was compared with NumPy's."""
-    with gx.PersistentVulkanBackend() as gpu:
+    with PersistentVulkanBackend() as gpu:
         if log_count is None:
             log_count = LOG_COUNT_ON_CPU if gpu.device.kind == "cpu" else LOG_COUNT
         rng = np.random.default_rng(7)
@@ -87,7 +87,7 @@ def measure_arrays(log_count: int | None = None) -> tuple[DeviceInfo, list[Array
         return gpu.device, rows
 
 
-def _time(gpu: gx.PersistentVulkanBackend, work: _Work, x: Array, y: Array) -> float:
+def _time(gpu: PersistentVulkanBackend, work: _Work, x: Array, y: Array) -> float:
     """The seconds of an operation in a graph that repeats it."""
     a, b = gpu.to_device(x), gpu.to_device(y)
     rows = a.reshape(-1, COLUMNS)

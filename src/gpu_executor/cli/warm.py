@@ -12,7 +12,7 @@ from gpu_executor.cli.output import console, format_milliseconds, print_text
 from gpu_executor.cli.progress import ProgressView, open_progress
 from gpu_executor.settings import Settings
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
-from gpu_executor.warm_up.works import Work, find_work, list_works
+from gpu_executor.warm_up.works import Workload, find_work, list_works
 
 
 @click.command()
@@ -39,7 +39,7 @@ def warm(work: str, names: tuple[str, ...]) -> None:
     console.print(f"cache: {kept}", soft_wrap=True)
 
 
-def _find_subject(work: Work, name: str) -> Any:
+def _find_subject(work: Workload, name: str) -> Any:
     if name not in work.named:
         raise click.BadParameter(
             f"{name!r} is not one of {', '.join(work.named)}.", param_hint="NAME"

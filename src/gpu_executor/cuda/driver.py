@@ -11,8 +11,6 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import cffi
-
 from gpu_executor.errors import CudaError, ExportError, OutOfMemoryError
 
 Handle = Any
@@ -126,6 +124,8 @@ CUresult cuWaitExternalSemaphoresAsync(
 @functools.cache
 def load_ffi() -> Any:
     """The declarations of the driver library."""
+    import cffi  # not before an array is shared: it would take part of the time of opening
+
     ffi = cffi.FFI()
     ffi.cdef(DECLARATIONS)
     return ffi

@@ -204,7 +204,7 @@ class CommandStream:
         """Compile the pipelines of dispatches in their usual form; returns their number. Other
         threads may submit meanwhile."""
         with self._lock:
-            self._check_open()
+            self.check_open()
         return self._dispatches.compile_all(dispatches, progress)
 
     def renew_checks(self, graph: CapturedGraph) -> dict[StatusCheck, StatusCheck]:

@@ -97,7 +97,7 @@ class _DryTwin(WorkDevice):
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class Workload:
     """A work that a device can be warmed up for."""
 
     takes: tuple[type, ...]
@@ -118,7 +118,7 @@ def list_dispatches(device: ArrayDevice, work: str, subject: Any) -> list[Dispat
     return dry.dispatches
 
 
-def find_work(name: str) -> Work:
+def find_work(name: str) -> Workload:
     """The work with a name."""
     works = list_works()
     if name not in works:
@@ -129,7 +129,7 @@ def find_work(name: str) -> Work:
 
 
 @functools.cache
-def list_works() -> dict[str, Work]:
+def list_works() -> dict[str, Workload]:
     """All works by their names."""
     public = {name: getattr(fields, name) for name in fields.__all__}
     prime_fields = {name: each for name, each in public.items() if isinstance(each, Field)}
@@ -139,12 +139,12 @@ def list_works() -> dict[str, Work]:
         name: each for name, each in prime_fields.items() if each.prime.two_adicity > 1
     }
     return {
-        "field": Work((Field, ExtensionField), prime_fields | extensions, _run_any_field),
-        "transform": Work((Field,), with_transforms, _run_all_transforms),
-        "curve": Work((Curve,), curves, run_curve),
-        "msm": Work((Curve,), curves, _run_all_msms),
-        "hash": Work((ByteHash, FieldHash), dict(BYTE_HASHES), _run_any_hash),
-        "groth16": Work(
+        "field": Workload((Field, ExtensionField), prime_fields | extensions, _run_any_field),
+        "transform": Workload((Field,), with_transforms, _run_all_transforms),
+        "curve": Workload((Curve,), curves, run_curve),
+        "msm": Workload((Curve,), curves, _run_all_msms),
+        "hash": Workload((ByteHash, FieldHash), dict(BYTE_HASHES), _run_any_hash),
+        "groth16": Workload(
             (ProofCurve,), {name: get_proof_curve(name) for name in CURVE_NAMES}, _run_prover
         ),
     }
