@@ -17,6 +17,7 @@
 //
 // A work-group has TILE / RADIX invocations.
 
+#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 #include "transform.glsl"
 
 // Whether a row is one element (R = 1): log_m = LEVELS.
@@ -57,6 +58,7 @@ uint first_row(uint i, uint round) {
 //     load_roots()                          copies the roots of the pass to shared memory
 //     wait_for_roots()                      a barrier behind load_roots
 //     run_round(i, round, DIF or DIT, x)    the butterflies of a round, on the registers of invocation i
+//     mul_by_factor(x, y, z)                x * y, where y is an encoded factor (lazy.glsl)
 const bool DIF = false, DIT = true;
 
 #ifdef FAMILY_GOLDILOCKS
@@ -106,7 +108,7 @@ void load_power(uint e, out LAZY power) {
     LAZY factor;
     load_low(e & ((1u << low_bits) - 1u), power);
     load_high(e >> low_bits, factor);
-    lazy_mul(power, factor, power);
+    mul_by_factor(power, factor, power);
 }
 
 // Multiplies the elements that an invocation has in the last round, whose first row is `row` of the
@@ -122,7 +124,7 @@ void multiply_by_twiddles(uint start, uint row, inout LAZY x[8]) {
         {                                                                                       \
             LAZY factor;                                                                        \
             load_low(BY_BLOCK ? 0 : at + j, factor);                                            \
-            lazy_mul(x[j], factor, x[j]);                                                       \
+            mul_by_factor(x[j], factor, x[j]);                                                  \
         }
         EACH_REGISTER(MULTIPLY)
 #undef MULTIPLY
@@ -133,17 +135,17 @@ void multiply_by_twiddles(uint start, uint row, inout LAZY x[8]) {
         if (SCALES) {
             LAZY scale;
             load_low(1u << low_bits, scale);
-            lazy_mul(even, scale, even);
+            mul_by_factor(even, scale, even);
         }
-        lazy_mul(even, step, odd);
-        lazy_mul(step, step, step);
+        mul_by_factor(even, step, odd);
+        mul_by_factor(step, step, step);
 #define MULTIPLY(j)                                                                             \
         {                                                                                       \
             uint first = reverse_bits(2 * j, LOG_RADIX);                                        \
-            if (j > 0) lazy_mul(even, step, even);                                              \
-            lazy_mul(x[first], even, x[first]);                                                 \
-            if (j > 0) lazy_mul(odd, step, odd);                                                \
-            if (RADIX > 1) lazy_mul(x[first + RADIX / 2], odd, x[first + RADIX / 2]);           \
+            if (j > 0) mul_by_factor(even, step, even);                                         \
+            mul_by_factor(x[first], even, x[first]);                                            \
+            if (j > 0) mul_by_factor(odd, step, odd);                                           \
+            if (RADIX > 1) mul_by_factor(x[first + RADIX / 2], odd, x[first + RADIX / 2]);      \
         }
         MULTIPLY(0)
         if (RADIX > 2) { MULTIPLY(1) }
