@@ -112,18 +112,19 @@ void load_power(uint e, out LAZY power) {
 }
 
 // Multiplies the elements that an invocation has in the last round, whose first row is `row` of the
-// column that begins at `start`, by their twiddles. DIRECT: `low` has the twiddles of all rows of a
-// column, one column after the other. Otherwise the scale follows the powers in `low`, and the twiddles
-// of an invocation are computed: a geometric sequence, in bit-reversed order. The even and the odd ones
-// are computed by turns, so that products do not wait for each other.
+// column that begins at `start`, by their twiddles. DIRECT: `low` has the twiddles of all columns of a
+// row, one row after the other, so that adjacent invocations read adjacent twiddles. Otherwise the scale
+// follows the powers in `low`, and the twiddles of an invocation are computed: a geometric sequence, in
+// bit-reversed order. The even and the odd ones are computed by turns, so that products do not wait for
+// each other.
 void multiply_by_twiddles(uint start, uint row, inout LAZY x[8]) {
-    uint r = start & ((1u << (log_m - LEVELS)) - 1u);
+    uint log_r = log_m - LEVELS, r = start & ((1u << log_r) - 1u);
     if (DIRECT) {
-        uint at = BY_BLOCK ? 0 : (r << LEVELS) + row;
+        uint at = BY_BLOCK ? 0 : (row << log_r) + r;
 #define MULTIPLY(j)                                                                             \
         {                                                                                       \
             LAZY factor;                                                                        \
-            load_low(BY_BLOCK ? 0 : at + j, factor);                                            \
+            load_low(BY_BLOCK ? 0 : at + (j << log_r), factor);                                 \
             mul_by_factor(x[j], factor, x[j]);                                                  \
         }
         EACH_REGISTER(MULTIPLY)
