@@ -134,6 +134,10 @@ class CallRunner:
         if call.touches_device():
             perform = partial(self.run_where_arrays_are, kernel, call)
             return self._make_device_job(kernel, call, perform)
+        return self.make_host_job(kernel, call)
+
+    def make_host_job(self, kernel: Kernel, call: CallArguments) -> Job:
+        """Make the job of a call whose arrays and results are on the host."""
         chunked = None if self._pool.single_device else self._chunk(kernel, call)
         if chunked is not None:
             return chunked

@@ -120,9 +120,9 @@ class DeviceMetrics:
         """Calls that were taken from the queue at once."""
         self.profile_spans: list[Span] | None = None
         """The spans of the active profile; None without one."""
-        self._noted_calls: deque[tuple[float, int]] = deque()
-        """Seconds and input bytes of calls that `count_noted_calls` has not counted yet. Appending
-        is atomic."""
+        self._noted_calls: deque[tuple[float, int, float | None]] = deque()
+        """Seconds and input bytes of calls that `count_noted_calls` has not counted yet, and the
+        seconds since their submission if they were in the queue. Appending is atomic."""
         self._counting = threading.Lock()
         self._retries: dict[int, int] = {}
         """Retries in the current batch of each thread, by thread identifier."""
@@ -164,10 +164,7 @@ class DeviceMetrics:
             nbytes = sum(map(GET_NBYTES, arrays))
         except AttributeError:  # a scalar or a list
             nbytes = CallArguments.of(kernel, arrays).count_bytes()
-        noted = self._noted_calls
-        noted.append((seconds, nbytes))
-        if len(noted) >= MAX_NOTED_CALLS:
-            self.count_noted_calls()
+        self._note_call(seconds, nbytes, None)
         if self.profile_spans is not None:
             self._add_profile_span(self.profile_spans, kernel, begun, begun + seconds)
         if _is_published():
@@ -175,16 +172,35 @@ class DeviceMetrics:
             record = JobMetrics(kernel, [call], nbytes, begun, begun + seconds, 1, 0, None)
             self._publish(record, get_current_context())
 
+    def count_awaited_call(self, job: Job, begun: float) -> float:
+        """Note the call of a job that its waiting thread has run without any error. Returns the end
+        time."""
+        ended = perf_counter()
+        self._note_call(ended - begun, job.nbytes, ended - job.submitted)
+        if self.profile_spans is not None:
+            self._add_profile_span(self.profile_spans, job.kernel, begun, ended)
+        return ended
+
+    def _note_call(self, seconds: float, nbytes: int, since_submission: float | None) -> None:
+        noted = self._noted_calls
+        noted.append((seconds, nbytes, since_submission))
+        if len(noted) >= MAX_NOTED_CALLS:
+            self.count_noted_calls()
+
     def count_noted_calls(self) -> None:
-        """Add the noted calls to the counters and to the histogram."""
+        """Add the noted calls to the counters and to the histograms."""
         counts, noted = self._counts, self._noted_calls
         with self._counting:
             for _ in range(len(noted)):  # only this method takes calls out
-                seconds, nbytes = noted.popleft()
-                counts.calls += 1
+                seconds, nbytes, since_submission = noted.popleft()
                 counts.seconds += seconds
                 counts.nbytes += nbytes
-                self.job_seconds.observe(seconds)
+                if since_submission is None:
+                    counts.calls += 1
+                    self.job_seconds.observe(seconds)
+                else:  # the device has counted the call
+                    self.job_seconds.observe(since_submission)
+                    self.batch_calls.observe(1)
 
     def count_call(
         self, kernel: Kernel, call: CallArguments, begun: float, error: BaseException | None = None

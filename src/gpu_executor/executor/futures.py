@@ -16,7 +16,7 @@ from typing import Any
 
 from gpu_executor.executor.device_pool import DevicePool
 from gpu_executor.executor.jobs import Job, copy_exception
-from gpu_executor.executor.worker import Callback, run_callbacks, run_jobs
+from gpu_executor.executor.worker import Callback, run_callbacks, run_in_caller, run_jobs
 
 
 class CallerRunsFuture(Future[Any]):
@@ -108,7 +108,7 @@ class CallerRunsFuture(Future[Any]):
         queue = self._pool.queue
         try:
             if queue.take_in_caller(job):
-                run_jobs(self._pool, 0, [job])
+                run_in_caller(self._pool, job)
         except BaseException as error:  # Ctrl-C, which may come at any statement
             if queue.release_interrupted(job) and not self.done() and job.begin():
                 self.set_exception(copy_exception(error))

@@ -384,7 +384,7 @@ class GpuExecutor(Backend, Executor):
         if call.touches_device():
             self._check_open()
             return self._runner.submit_to_device(kernel, call)
-        job = self._runner.make_job(kernel, call)
+        job = self._runner.make_host_job(kernel, call)
         self._queue.put(job)
         return job.future
 

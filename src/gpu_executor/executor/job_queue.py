@@ -59,6 +59,10 @@ class PendingJobs:
             self.append(job)
         self.jobs.rotate(len(jobs))
 
+    def pop_first(self) -> None:
+        """Remove the first job."""
+        self._subtract(self.jobs.popleft())
+
     def pop(self, index: int) -> Job:
         """Remove the job at an index, and return it."""
         job = self.jobs[index]
@@ -347,8 +351,9 @@ class JobQueue:
                 return False
             self._running[0] = (job,)  # first: Ctrl-C may come after each of these statements
             self._caller = get_ident()
-            self._pending.pop(0)
-            self._admit()
+            self._pending.pop_first()
+            if self._pending.overflow:
+                self._admit()
             if not job.begin():
                 self._mark_idle(0)
                 return False

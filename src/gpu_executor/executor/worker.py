@@ -140,9 +140,47 @@ def run_jobs(pool: DevicePool, device_index: int, jobs: list[Job]) -> None:
     if isinstance(jobs[0], DeviceJob):
         _run_device_job(pool, device_index, jobs[0])
         return
-    begun, metrics = perf_counter(), pool.devices[device_index].metrics
+    begun = perf_counter()
+    device, outcomes = _run_calls(pool, device_index, jobs)
+    _finish_jobs(pool, device_index, device, jobs, outcomes, begun)
+
+
+def run_in_caller(pool: DevicePool, job: Job) -> None:
+    """Run a job of one call in the thread that waits for it, on the only device: what `run_jobs`
+    does, with less work for a call that succeeds."""
+    device = pool.devices[0]
+    if job.runs_alone or pool.runs_beside(job.kernel) or device.failed is not None:
+        run_jobs(pool, 0, [job])
+        return
     try:
-        device, outcomes = _run_calls(pool, device_index, jobs)
+        begun = perf_counter()
+        try:
+            result = device.run(job.kernel, job.calls[0])
+        except BaseException as error:
+            if isinstance(error, Exception):
+                device.counts.errors += 1
+            _finish_jobs(pool, 0, device, [job], [error], begun)
+            return
+        metrics = device.metrics
+        ended = metrics.count_awaited_call(job, begun)
+        pool.queue.mark_idle(0)  # before the future is resolved, as in `_finish_jobs`
+        job.future.set_result(result)
+        metrics.publish_batch((job,), ended)
+    finally:
+        del job  # Break the exception -> traceback -> frame reference cycle.
+
+
+def _finish_jobs(
+    pool: DevicePool,
+    device_index: int,
+    device: OpenDevice,
+    jobs: list[Job],
+    outcomes: list[Any],
+    begun: float,
+) -> None:
+    """Count jobs that a device has run, and resolve their futures."""
+    metrics = pool.devices[device_index].metrics
+    try:
         metrics = device.metrics
         ended = metrics.count_batch(jobs, begun)
         finished = _group_by_job(jobs, outcomes)

@@ -353,8 +353,8 @@ class TransformPasses:
             powers = compute_powers(self.prime.modulus, base, count)
             return self.device.put(encode_twiddles(self.prime, [*powers, scale]))
         table = encode_twiddles(self.prime, compute_powers(self.prime.modulus, base, count, scale))
-        rows = make_bit_reversal(1 << levels)
-        exponents = np.outer(np.arange(max(count >> levels, 1)), rows) & count - 1
+        columns = np.arange(max(count >> levels, 1))
+        exponents = np.outer(make_bit_reversal(1 << levels), columns) & count - 1
         return self.device.put(table[exponents.ravel()])
 
     def _put_powers(self, base: int, count: int, scale: int = 1) -> DeviceArray:

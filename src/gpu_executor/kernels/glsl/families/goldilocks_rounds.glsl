@@ -28,6 +28,8 @@ uint64_t mul_power_of_two(uint64_t x, uint shift) {
     return z;
 }
 
+void mul_by_factor(uint64_t x, uint64_t y, out uint64_t z) { f_mul(x, y, z); }
+
 // A butterfly whose root is 2^shift, with the product behind the difference.
 void butterfly_dif(uint shift, inout uint64_t u, inout uint64_t v) {
     uint64_t sum, difference;
