@@ -28,10 +28,10 @@ from gpu_executor.msm.plan import (
     choose_window,
     has_rounds,
     plan_msm,
+    plan_residues,
     with_rounds,
 )
-from gpu_executor.msm.prepared import SlicedMsm
-from gpu_executor.msm.stages import Msm
+from gpu_executor.msm.prepared import SlicedMsm, make_msm
 from gpu_executor.ops.points import AFFINE, get_constants, make_points
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.glv import Glv
@@ -131,6 +131,11 @@ def plan_whole(
     shares_points: bool,
 ) -> MsmPlan:
     """The plan of a call in one part."""
+    found = plan_residues(
+        curve, points, batch, scalar_bits, glv, device.info, shares_points=shares_points
+    )
+    if found is not None:
+        return found
     # A replay of a graph prepares no scalars while the device makes tables.
     makes_tables = shares_points and not device.is_recording
     tables = choose_tables(curve, points, batch, device.info) if makes_tables else 1
@@ -327,6 +332,11 @@ def _find_limit(
 
 
 def _explain_window(plan: MsmPlan, *, has_table: bool) -> str:
+    if plan.in_residues:
+        return (
+            f"window: {plan.window_bits} bits, in residues: few points, whose additions wait for "
+            "each other"
+        )
     why = "fixed by the table" if has_table else "which takes the least time"
     scalar = "scalar" if plan.glv is None else "half of a scalar"
     return (
@@ -374,7 +384,7 @@ def run_dry(
         points = make_points(meter, curve, plan.tables * plan.points, coordinates=AFFINE)
     result = make_points(meter, curve, plan.batch)
     if slices is None:
-        Msm(meter, curve, plan, has_table=has_table).run(points, words, result)
+        make_msm(meter, curve, plan, has_table=has_table).run(points, words, result)
     else:
         SlicedMsm(meter, curve, plan, slices).run(points, lambda each: words[:, each], result)
     return result

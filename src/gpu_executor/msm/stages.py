@@ -100,6 +100,21 @@ def shift_points(curve: CurveKey, p: DeviceArray, tables: int, shift: int) -> De
     return result
 
 
+def make_halves(device: ArrayDevice, plan: MsmPlan, glv: Glv) -> DeviceArray:
+    """An array for the halves of all scalars."""
+    return device.empty((plan.batch * plan.terms, glv.half_words), WORD)
+
+
+def halve_scalars(
+    device: ArrayDevice, plan: MsmPlan, glv: Glv, scalars: DeviceArray, halves: DeviceArray
+) -> Dispatch:
+    """What writes the halves of all scalars."""
+    constants = device.cache(("glv", glv), lambda: device.put(glv.encode()))
+    arrays, count = (scalars, constants, halves), plan.batch * plan.points
+    kernel = halve_scalars_kernel(scalars.nbytes // (4 * count))
+    return Dispatch(kernel, arrays, count, (plan.points,), grid_stride=True)
+
+
 class AffineRounds:
     """Rounds of affine additions, ahead of the accumulation: their arrays, and what runs on them.
 
@@ -281,7 +296,10 @@ class Msm:
         """Write the signed digits of all scalars."""
         plan = self._plan
         if plan.glv is not None:
-            scalars = self._halve(scalars, plan.glv)
+            if self._halves is None:
+                self._halves = make_halves(self._device, plan, plan.glv)
+            self._steps.append(halve_scalars(self._device, plan, plan.glv, scalars, self._halves))
+            scalars = self._halves
         words = scalars.nbytes // (4 * plan.batch * plan.terms)
         sets = plan.point_sets or (1 if plan.shares_points else plan.batch)
         digits = plan.windows, plan.window_bits, plan.table_windows
@@ -291,18 +309,6 @@ class Msm:
         self._steps.append(Dispatch(kernel, arrays, count, push, grid_stride=True, overwrites=True))
         self.submit()
         return keys, entries
-
-    def _halve(self, scalars: DeviceArray, glv: Glv) -> DeviceArray:
-        """The halves of all scalars."""
-        device, plan = self._device, self._plan
-        if self._halves is None:
-            self._halves = device.empty((plan.batch * plan.terms, glv.half_words), WORD)
-        constants = device.cache(("glv", glv), lambda: device.put(glv.encode()))
-        arrays, count = (scalars, constants, self._halves), plan.batch * plan.points
-        words = scalars.nbytes // (4 * count)
-        kernel = halve_scalars_kernel(words)
-        self._steps.append(Dispatch(kernel, arrays, count, (plan.points,), grid_stride=True))
-        return self._halves
 
     def sort(self, keys: DeviceArray, entries: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
         """The entries ordered by bucket. Where that takes fewer passes, the entries of each window
