@@ -1,7 +1,7 @@
 """Residues of numbers modulo the prime of a curve: the moduli, and the constants of each lane.
 
-`glsl/curves/residues.glsl` describes the arithmetic, `glsl/curves/residue_points.glsl` the formulas of
-points and their bounds.
+`glsl/curves/residues.glsl` describes the arithmetic, `glsl/curves/residue_points.glsl` the formulas
+of points and their bounds.
 """
 
 from __future__ import annotations

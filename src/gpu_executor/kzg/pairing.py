@@ -1,4 +1,5 @@
-"""Points on the host, and pairings, by arkworks (py-arkworks-bls12381)."""
+"""Points on the host, and pairings: by arkworks (py-arkworks-bls12381), and by blst where it is
+there (`blst.py`)."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from gpu_executor.curves import BLS12_381_G1
 from gpu_executor.errors import KzgDataError, MissingExtraError, PointError
+from gpu_executor.kzg.blst import load_blst
 from gpu_executor.kzg.inputs import (
     BYTES_PER_COMMITMENT,
     ByteRows,
@@ -113,6 +115,19 @@ def sum_multiples(points: Sequence[G1Point], scalars: Sequence[int]) -> G1Point:
 
 
 # --- pairings ---
+
+
+def encoded_pairings_equal(points: Bytes, q: G2Point, other_q: G2Point) -> bool:
+    """Whether e(p, q) = e(other_p, other_q) for two points of G1 that the device wrote."""
+    blst = load_blst()
+    if blst is None:
+        p, other_p = load_trusted(points)
+        return pairings_equal(p, q, other_p, other_q)
+    loop, other_loop = (
+        blst.run_miller_loop(blst.decode_trusted(item), blst.decode_g2(each.to_compressed_bytes()))
+        for item, each in zip(split_items(points), (q, other_q), strict=True)
+    )
+    return blst.pairings_equal(loop, other_loop)
 
 
 def pairings_equal(p: G1Point, q: G2Point, other_p: G1Point, other_q: G2Point) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 
 from gpu_executor.curves import BLS12_381_G1
 from gpu_executor.fields import BLS12_381_FR, FieldArray, eip4844
+from gpu_executor.graphs import graph
 from gpu_executor.kzg import pairing
 from gpu_executor.kzg.inputs import (
     BYTES_PER_BLOB,
@@ -178,15 +179,27 @@ def evaluate(blobs: ByteRows, z: Sequence[int], setup: TrustedSetup) -> list[int
     found: list[int] = []
     for part in cut(len(blobs), MAX_BLOBS):
         rows = blobs.select(part)
-        values = rows.send_elements(setup.gpu)
-        y, _ = _evaluate(values, z[part], setup)
-        rows.check_elements(values)
-        found += y.tolist()
+        found += evaluate_sent(rows, rows.send_elements(setup.gpu), z[part], setup)
     return found
 
 
-def compute_challenges(blobs: ByteRows, commitments: ByteRows) -> list[int]:
-    """The points at which blobs are opened: hashes of the blobs and their commitments."""
+def evaluate_sent(
+    blobs: ByteRows, values: FieldArray, z: Sequence[int], setup: TrustedSetup
+) -> list[int]:
+    """`evaluate` for at most `MAX_BLOBS` blobs, whose values have been sent to the device."""
+    at, factors = _encode_points(z, setup)
+    y = setup.get(_make_evaluator)(values, at, factors)
+    _replace_roots(y, values, z, setup)
+    blobs.check_elements(values)
+    found: list[int] = y.tolist()
+    return found
+
+
+def compute_challenges(
+    blobs: ByteRows, commitments: ByteRows, threads: ThreadPoolExecutor | None = None
+) -> list[int]:
+    """The points at which blobs are opened: hashes of the blobs and their commitments. Without
+    `threads`, there are some for this call."""
 
     def compute(index: int) -> int:
         digest = hashlib.sha256(CHALLENGE_DOMAIN)
@@ -196,25 +209,56 @@ def compute_challenges(blobs: ByteRows, commitments: ByteRows) -> list[int]:
 
     if len(blobs) <= 1:
         return [compute(index) for index in range(len(blobs))]
-    with ThreadPoolExecutor(HASH_THREADS) as threads:  # hashing releases the GIL
+    if threads is not None:
         return list(threads.map(compute, range(len(blobs))))
+    with ThreadPoolExecutor(HASH_THREADS) as own:  # hashing releases the GIL
+        return list(own.map(compute, range(len(blobs))))
+
+
+def _encode_points(z: Sequence[int], setup: TrustedSetup) -> tuple[FieldArray, FieldArray]:
+    """Points z, (n, 1), and (1 - z^4096) / 4096, on the device."""
+    p, size = BLS12_381_FR.modulus, FIELD_ELEMENTS_PER_BLOB
+    shrink = pow(size, -1, p)
+    factors = [(1 - pow(each, size, p)) * shrink % p for each in z]
+    both = setup.to_device(BLS12_381_FR.encode([*z, *factors]))
+    return both[: len(z)].reshape(len(z), 1), both[len(z) :]
+
+
+def _sum_ratios(
+    values: FieldArray, domain: FieldArray, at: FieldArray, factors: FieldArray
+) -> tuple[FieldArray, FieldArray]:
+    """The values at z of polynomials with values (n, 4096), if z is no root of unity, and
+    1 / (w[i] - z), 0 if w[i] is z."""
+    inverses = BLS12_381_FR.inverse(domain - at)
+    return BLS12_381_FR.sum(values * domain * inverses, axis=1) * factors, inverses
+
+
+def _make_evaluator(setup: TrustedSetup) -> Callable[..., FieldArray]:
+    """The values of `_sum_ratios`, recorded once for each number of blobs."""
+    domain = setup.get(_make_domain)
+
+    def evaluate(values: FieldArray, at: FieldArray, factors: FieldArray) -> FieldArray:
+        return _sum_ratios(values, domain, at, factors)[0]
+
+    return graph(evaluate)
+
+
+def _replace_roots(
+    y: FieldArray, values: FieldArray, z: Sequence[int], setup: TrustedSetup
+) -> None:
+    """Replace the values at roots of unity by those of the blob."""
+    roots = setup.get(_list_roots)
+    for row, each in enumerate(z):
+        if each in roots:
+            y[row] = values[row, roots[each]]
 
 
 def _evaluate(
     values: FieldArray, z: Sequence[int], setup: TrustedSetup
 ) -> tuple[FieldArray, FieldArray]:
     """The values at z of polynomials with values (n, 4096), and 1 / (w[i] - z), 0 if w[i] is z."""
-    p, domain, roots = BLS12_381_FR.modulus, setup.get(_make_domain), setup.get(_list_roots)
-    at = setup.to_device(BLS12_381_FR.encode(list(z))).reshape(len(z), 1)
-    inverses = BLS12_381_FR.inverse(domain - at)
-    size = FIELD_ELEMENTS_PER_BLOB
-    shrink = pow(size, -1, p)
-    factors = [(1 - pow(each, size, p)) * shrink % p for each in z]
-    sums = BLS12_381_FR.sum(values * domain * inverses, axis=1)
-    y = sums * setup.to_device(BLS12_381_FR.encode(factors))
-    for row, each in enumerate(z):
-        if each in roots:
-            y[row] = values[row, roots[each]]
+    y, inverses = _sum_ratios(values, setup.get(_make_domain), *_encode_points(z, setup))
+    _replace_roots(y, values, z, setup)
     return y, inverses
 
 
