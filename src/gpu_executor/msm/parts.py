@@ -31,7 +31,9 @@ from gpu_executor.msm.plan import (
     plan_residues,
     with_rounds,
 )
-from gpu_executor.msm.prepared import SlicedMsm, make_msm
+from gpu_executor.msm.prepared import SlicedMsm
+from gpu_executor.msm.residues import ResidueMsm
+from gpu_executor.msm.stages import Msm
 from gpu_executor.ops.points import AFFINE, get_constants, make_points
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.glv import Glv
@@ -383,8 +385,10 @@ def run_dry(
     if has_table:  # a part of the table is copied
         points = make_points(meter, curve, plan.tables * plan.points, coordinates=AFFINE)
     result = make_points(meter, curve, plan.batch)
-    if slices is None:
-        make_msm(meter, curve, plan, has_table=has_table).run(points, words, result)
+    if plan.in_residues:
+        ResidueMsm(meter, curve, plan).run(points, words, result)
+    elif slices is None:
+        Msm(meter, curve, plan, has_table=has_table).run(points, words, result)
     else:
         SlicedMsm(meter, curve, plan, slices).run(points, lambda each: words[:, each], result)
     return result

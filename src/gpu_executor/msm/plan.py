@@ -316,30 +316,26 @@ def plan_residues(
     curves and devices without such kernels."""
     if glv is None or not has_residues(curve, info):
         return None
+    own = glv if scalar_bits > glv.scalar_bits else None
     plan = MsmPlan(
         points,
         batch,
-        scalar_bits,
+        scalar_bits if own is None else own.scalar_bits,
         RESIDUE_WINDOW_BITS,
         shares_points=shares_points,
-        glv=glv,
+        glv=own,
         in_residues=True,
-    )
-    halves = scalar_bits > glv.scalar_bits
-    plan = dataclasses.replace(
-        plan,
-        glv=glv if halves else None,
-        scalar_bits=glv.scalar_bits if halves else scalar_bits,
     )
     most = RESIDUE_ENTRIES * info.parallelism // MEASURED_LANES
     return plan if plan.entries <= most else None
 
 
 def has_residues(curve: CurveKey, info: DeviceInfo) -> bool:
-    """Whether a device computes with points of a curve in residues: a GPU, for the latency. A CPU
-    has no idle lanes."""
-    fits = info.limits.max_work_group_invocations >= RESIDUE_WORK_GROUP
-    return fits and info.kind != "cpu" and choose_bases(curve) is not None
+    """Whether a device computes with points of a curve in residues: where groups of lanes add, and
+    idle lanes shorten a chain of additions."""
+    if count_lanes(curve, info) == 1 or choose_bases(curve) is None:
+        return False
+    return info.limits.max_work_group_invocations >= RESIDUE_WORK_GROUP
 
 
 def choose_tables(curve: CurveKey, points: int, batch: int, info: DeviceInfo) -> int:

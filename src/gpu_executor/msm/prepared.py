@@ -12,7 +12,6 @@ from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.calls.dispatch import ArrayCopy, ArrayDevice, DeviceGraph, Step
 from gpu_executor.kernels.curves import point_limbs
 from gpu_executor.msm.plan import MsmPlan, resize_plan
-from gpu_executor.msm.residues import ResidueMsm
 from gpu_executor.msm.stages import WORD, Msm
 from gpu_executor.ops.elementwise import ElementData
 from gpu_executor.ops.points import make_points
@@ -21,15 +20,6 @@ from gpu_executor.primes.curve_key import CurveKey
 COPIED_INPUT_BYTES = 1 << 24
 """Points and scalars of at most so many bytes are copied to arrays of a recorded call, so that all
 of its commands are one submission instead of four."""
-
-
-def make_msm(
-    device: ArrayDevice, curve: CurveKey, plan: MsmPlan, *, has_table: bool
-) -> Msm | ResidueMsm:
-    """The stages of a plan."""
-    if plan.in_residues:
-        return ResidueMsm(device, curve, plan)
-    return Msm(device, curve, plan, has_table=has_table)
 
 
 class PreparedMsm:
@@ -52,7 +42,7 @@ class PreparedMsm:
         has_table: bool,
     ) -> None:
         """The arrays determine the shapes of all points and scalars."""
-        self._device, msm = device, make_msm(device, curve, plan, has_table=has_table)
+        self._device, msm = device, Msm(device, curve, plan, has_table=has_table)
         self._result = make_points(device, curve, plan.batch)
         self._lock = threading.Lock()
         self._inputs: tuple[DeviceArray, DeviceArray] | None = None
@@ -60,17 +50,12 @@ class PreparedMsm:
         if points.nbytes + scalars.nbytes <= COPIED_INPUT_BYTES:
             own, words = (device.empty(each.shape, each.dtype) for each in (points, scalars))
             self._inputs = own, words
-            if isinstance(msm, ResidueMsm):
-                with CapturedSteps(device) as self._commands:
-                    msm.run(own, words, self._result)
-                return
             if plan.tables > 1 and not has_table:
                 with CapturedSteps(device) as self._tables:
                     own = msm.convert(own)
             with CapturedSteps(device) as self._commands:
                 msm.run(own, words, self._result, is_converted=self._tables is not None)
             return
-        assert isinstance(msm, Msm)  # few points have few bytes
         buckets = msm.make_buckets()
         self._additions = _PreparedAdditions(device, msm, buckets)
         with CapturedSteps(device) as self._commands:
@@ -199,7 +184,7 @@ def submit_msm(
     (batch, n, words) in any place, which `load` returns on the device. The MSMs of the batch go to
     `result`. With `records`, their arrays and commands are cached for the next call of the plan."""
     if not records:
-        make_msm(device, curve, plan, has_table=has_table).run(points, load(), result)
+        Msm(device, curve, plan, has_table=has_table).run(points, load(), result)
         return
     recorded = device.cache(
         ("msm", curve, plan, has_table, points.shape, scalars.shape),
