@@ -26,6 +26,7 @@ from gpu_executor.msm.plan import (
     choose_f64_limbs,
     choose_tables,
     choose_window,
+    has_residues,
     has_rounds,
     plan_msm,
     plan_residues,
@@ -139,7 +140,8 @@ def plan_whole(
     if found is not None:
         return found
     # A replay of a graph prepares no scalars while the device makes tables.
-    makes_tables = shares_points and not device.is_recording
+    joins_in_residues = glv is not None and has_residues(curve, device.info)
+    makes_tables = shares_points and not device.is_recording and not joins_in_residues
     tables = choose_tables(curve, points, batch, device.info) if makes_tables else 1
     whole = plan_msm(
         points,
@@ -150,6 +152,7 @@ def plan_whole(
         tables=tables,
         costs=choose_costs(DEVICE_COSTS, curve, device.info),
     )
+    whole = dataclasses.replace(whole, joins_in_residues=joins_in_residues)
     rounded = with_rounds(whole, device.info)
     return rounded if rounded.rounds and has_rounds(device, curve) else whole
 

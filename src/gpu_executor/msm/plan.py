@@ -87,6 +87,8 @@ class MsmPlan:
     """Rounds of affine additions ahead of the accumulation."""
     in_residues: bool = False
     """Whether sums of multiples of all points, in residues, take the place of buckets."""
+    joins_in_residues: bool = False
+    """Whether windows are joined in residues."""
 
     @property
     def terms(self) -> int:

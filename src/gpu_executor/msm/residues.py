@@ -14,27 +14,15 @@ import threading
 
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.calls.dispatch import ArrayDevice, Dispatch
-from gpu_executor.kernels.residues import (
-    POINT_WORDS,
-    WORK_GROUP,
-    encode_residue_constants,
-    residue_kernel,
-)
+from gpu_executor.kernels.residues import POINT_WORDS
 from gpu_executor.msm.plan import MULTIPLES, RESIDUE_WINDOW_BITS, MsmPlan
 from gpu_executor.msm.stages import WORD, halve_scalars, make_halves
+from gpu_executor.ops.points import make_residue_dispatch
 from gpu_executor.primes.curve_key import CurveKey
 
 LEAST_LENGTH, MOST_GROUPS = 8, 1 << 10
 """Points that a work-group adds at least, which take as long as a dispatch; and work-groups that
 fill an NVIDIA H200, so that more of them would make more sums to add."""
-
-
-def get_residue_constants(device: ArrayDevice, curve: CurveKey) -> DeviceArray:
-    """The constants of a curve for kernels in residues, on a device."""
-    return device.cache(
-        ("residue constants", curve),
-        lambda: device.put(encode_residue_constants(curve).reshape(-1)),
-    )
 
 
 class ResidueMsm:
@@ -43,7 +31,6 @@ class ResidueMsm:
 
     def __init__(self, device: ArrayDevice, curve: CurveKey, plan: MsmPlan) -> None:
         self._device, self._curve, self._plan = device, curve, plan
-        self._constants = get_residue_constants(device, curve)
         self._lock = threading.Lock()
         self._is_compiled = False
         self._bases = (1 if plan.shares_points else plan.batch) * plan.terms
@@ -98,12 +85,7 @@ class ResidueMsm:
     def _dispatch(
         self, operation: str, arrays: tuple[DeviceArray, ...], count: int, push: tuple[int, ...]
     ) -> Dispatch:
-        """A kernel with a work-group for each of `count` elements. The constants are its second
-        array."""
-        kernel, (first, *others) = residue_kernel(self._curve, operation), arrays
-        groups = min(count, self._device.info.limits.max_work_group_count[0])
-        bound = first, self._constants, *others
-        return Dispatch(kernel, bound, count, push, groups=groups, work_group=WORK_GROUP)
+        return make_residue_dispatch(self._device, self._curve, operation, arrays, count, push)
 
 
 def choose_lengths(terms: int, rows: int) -> list[int]:

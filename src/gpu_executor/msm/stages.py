@@ -53,6 +53,7 @@ from gpu_executor.ops.points import (
     get_shape,
     make_dispatch,
     make_points,
+    make_residue_dispatch,
     to_limb_form,
 )
 from gpu_executor.ops.sort import exclusive_scan, gains_by_rows, sort_pairs
@@ -471,6 +472,12 @@ class Msm:
             unused if result is None else result,
         )
         push = length, shift, int(unshifted), int(result is not None)
+        if self._plan.joins_in_residues:
+            operation, others = "join_by_residues", (terms, *arrays[2:])
+            self._steps.append(
+                make_residue_dispatch(self._device, self._curve, operation, others, count, push)
+            )
+            return
         self._add("join_windows", arrays, count, push)
 
     def _add(

@@ -26,15 +26,17 @@ Point load_term(uint at) {
 void main() {
     load_lane();
     for (uint t = gl_WorkGroupID.x; t < count; t += gl_NumWorkGroups.x) {
-        Point p = Point(ZERO, ONE_POINT, ZERO);
+        begin_sum(Point(ZERO, ONE_POINT, ZERO));
         for (uint term = terms; term-- > 0;) {
             uint times = term == 0 && unshifted != 0 ? 0 : shift;
             if (term + 1 < terms) {
-                [[dont_unroll]] for (uint i = 0; i < times; ++i) double_point(p);
+                [[dont_unroll]] for (uint i = 0; i < times; ++i) double_point();
             }
-            add_point(p, select_coordinates(load_term(t * terms + term)));
+            Point p = get_sum();
+            Operand q = select_coordinates(load_term(t * terms + term));
+            begin_sum(p);
+            add_point(q);
         }
-        store_xyzz(p, t, last != 0);
-        barrier();
+        store_xyzz(get_sum(), t, last != 0);
     }
 }

@@ -12,15 +12,14 @@ RESIDUE_POINTS_IN(0, elements)
 void main() {
     load_lane();
     for (uint t = gl_WorkGroupID.x; t < count; t += gl_NumWorkGroups.x) {
-        Point p = Point(ZERO, ONE_POINT, ZERO);
+        begin_sum(Point(ZERO, ONE_POINT, ZERO));
         for (uint term = terms; term-- > 0;) {
             Operand q = load_elements(t * terms + term, false);
             if (term + 1 < terms) {
-                [[dont_unroll]] for (uint i = 0; i < shift; ++i) double_point(p);
+                [[dont_unroll]] for (uint i = 0; i < shift; ++i) double_point();
             }
-            add_point(p, q);
+            add_point(q);
         }
-        store_xyzz(p, t, true);
-        barrier();
+        store_xyzz(get_sum(), t, true);
     }
 }

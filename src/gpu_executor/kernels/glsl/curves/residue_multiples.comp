@@ -41,9 +41,10 @@ void main() {
         if (zero_x && zero_y) p = Point(ZERO, ONE_POINT, ZERO);
         store_table(t * multiples, p);
         Operand own = select_coordinates(p);
+        begin_sum(p);
         [[dont_unroll]] for (uint k = 1; k < multiples; ++k) {
-            add_point(p, own);
-            store_table(t * multiples + k, p);
+            add_point(own);
+            store_table(t * multiples + k, get_sum());
         }
     }
 }

@@ -6,14 +6,16 @@
 // equal points, opposite points or infinity, which residues could not tell without a conversion. Products
 // come in two steps of up to six, one for each row of lanes, and two products share a reduction:
 //
-//     sum        step 1    X1 X2    Y1 Y2    Z1 Z2    T3 = X1 Y2 + X2 Y1    T4 = Y1 Z2 + Y2 Z1    T5 = X1 Z2 + X2 Z1
-//                          T0 = 3 X1 X2    U = 3b Z1 Z2    V = Y1 Y2 - U    W = Y1 Y2 + U    T5 = 3b T5
-//                step 2    X = T3 V - T4 T5    Y = V W + T5 T0    Z = W T4 + T0 T3
-//     double     step 1    X Y    Y^2    Z^2    Y Z
-//                          U = 3b Z^2    V = Y^2 - 3 U    W = Y^2 + U
-//                step 2    X = 2 X Y V    Y = 8 Y^2 U + V W    Z = 8 Y^2 Y Z
+//     row               0              1              2         3              4              5
+//     sum       step 1  T0 = 3 X1 X2   Y1 Y2          3b Z1 Z2  X1 Y2 + X2 Y1  Y1 Z2 + Y2 Z1  3b (X1 Z2 + X2 Z1)
+//               step 2  T3 V - T4 T5   V W + T5 T0    W T4 + T0 T3
+//     doubling  step 1  X Y            Y^2            3b Z^2    Y Z            8 Y^2          9b Z^2
+//               step 2  T0 V           T4 T2 + V W    T4 T3
 //
-// Bounds: products are below 16p, X below 32p. What is subtracted is below 48 * 3b p, the multiple of p that
+// T0 to T5 are the results of step 1, V = T1 - T2 and W = T1 + T2 in a sum, V = T1 - T5 and W = T1 + T2 in
+// a doubling, whose X is twice the result. The state of a sum, X, Y and Z, is what step 2 leaves in `products`.
+//
+// Bounds: products are below 16p. What is subtracted is below 48 * 3b p, the multiple of p that
 // is added. kernels/residues.py chooses A with room for the sum of two products.
 //
 // Include residues.glsl first.
@@ -35,17 +37,32 @@ RESIDUE multiply(RESIDUE x, RESIDUE y, RESIDUE v, RESIDUE w) {
     return mul_add(x, y, v, w, unused);
 }
 
-void double_point(inout Point p) {
-    share(mul(by_row(p.x, p.y, p.z, p.y, ZERO, ZERO), by_row(p.y, p.y, p.z, p.z, ZERO, ZERO)));
-    RESIDUE xy = product(0), yy = product(1), u = scale(product(2), three_b), yz = product(3);
-    RESIDUE v = yy + (multiple - scale(u, 3)), w = yy + u, y8 = scale(yy, 8);
-    RESIDUE z = multiply(by_row(xy, y8, y8, ZERO, ZERO, ZERO), by_row(v, u, yz, ZERO, ZERO, ZERO),
-        by_row(ZERO, v, ZERO, ZERO, ZERO, ZERO), by_row(ZERO, w, ZERO, ZERO, ZERO, ZERO)
-    );
-    share(z);
-    p.x = 2 * product(0);
-    p.y = product(1);
-    p.z = product(2);
+// The constant factors of the results of the first step of a sum, and of a doubling, by row.
+uint sum_factor, double_factor;
+
+// Begins with a point. The rows have read `products` when they are here.
+void begin_sum(Point p) {
+    barrier();
+    uint row = OWN_ROW;
+    sum_factor = row == 0 ? 3 : row == 2 || row == 5 ? three_b : 1;
+    double_factor = row == 2 ? three_b : row == 4 ? 8 : row == 5 ? 3 * three_b : 1;
+    share(by_row(p.x, p.y, p.z, ZERO, ZERO, ZERO));
+}
+
+// The point that the last operation left.
+Point get_sum() { return Point(product(0), product(1), product(2)); }
+
+void double_point() {
+    uint row = OWN_ROW;
+    RESIDUE x = product(row == 0 ? 0 : row == 2 || row == 5 ? 2 : 1);
+    RESIDUE y = product(row == 2 || row == 3 || row == 5 ? 2 : 1);
+    share(scale(mul(x, y), double_factor));
+    RESIDUE t1 = product(1), t2 = product(2);
+    RESIDUE v = t1 + (multiple - product(5)), w = t1 + t2;
+    RESIDUE first = product(row == 0 ? 0 : 4), second = row == 1 ? t2 : product(3);
+    // X = 2 T0 V
+    if (row == 0) first *= 2;
+    share(multiply(first, row == 0 ? v : second, row == 1 ? v : ZERO, w));
 }
 
 // An operand of a sum: the two coordinates that this row multiplies by those of the other one.
@@ -57,20 +74,19 @@ Operand select_coordinates(Point q) {
     );
 }
 
-void add_point(inout Point p, Operand q) {
-    share(multiply(
-        by_row(p.x, p.y, p.z, p.x, p.y, p.x), q.first,
-        by_row(ZERO, ZERO, ZERO, p.y, p.z, p.z), q.second
-    ));
-    RESIDUE t0 = scale(product(0), 3), yy = product(1), u = scale(product(2), three_b);
-    RESIDUE t3 = product(3), t4 = product(4), t5 = scale(product(5), three_b);
-    RESIDUE v = yy + (multiple - u), w = yy + u, minus_t4 = multiple - t4;
-    share(multiply(by_row(t3, v, w, ZERO, ZERO, ZERO), by_row(v, w, t4, ZERO, ZERO, ZERO),
-        by_row(minus_t4, t5, t0, ZERO, ZERO, ZERO), by_row(t5, t0, t3, ZERO, ZERO, ZERO)
-    ));
-    p.x = product(0);
-    p.y = product(1);
-    p.z = product(2);
+void add_point(Operand q) {
+    uint row = OWN_ROW;
+    RESIDUE x = product(row == 1 || row == 4 ? 1 : row == 2 ? 2 : 0);
+    RESIDUE v = product(row == 3 ? 1 : 2); // for rows 3, 4 and 5; q.second is 0 in the others
+    share(scale(multiply(x, q.first, v, q.second), sum_factor));
+    RESIDUE t1 = product(1), t2 = product(2), own = product(row == 0 ? 3 : 4);
+    RESIDUE difference = t1 + (multiple - t2), sum = t1 + t2;
+    RESIDUE third = product(row == 0 ? 4 : row == 1 ? 5 : 0);
+    RESIDUE fourth = product(row == 0 ? 5 : row == 1 ? 0 : 3);
+    if (row == 0) third = multiple - third;
+    RESIDUE first = row == 0 ? own : row == 1 ? difference : sum;
+    RESIDUE second = row == 0 ? difference : row == 1 ? sum : own;
+    share(multiply(first, second, third, fourth));
 }
 
 // Points in memory: three coordinates, each of ROW residues.

@@ -37,7 +37,7 @@ void main() {
     for (uint g = gl_WorkGroupID.x; g < count; g += gl_NumWorkGroups.x) {
         uint row = g / chunks, first = g % chunks * chunk_length, msm = row / windows;
         uint points = shares_points != 0 ? 0 : msm * terms;
-        Point p = Point(ZERO, ONE_POINT, ZERO);
+        begin_sum(Point(ZERO, ONE_POINT, ZERO));
         [[dont_unroll]] for (uint i = first; i < min(first + chunk_length, terms); ++i) {
             int digit = 1;
             uint at = row * terms + i;
@@ -45,8 +45,8 @@ void main() {
                 digit = get_digit(msm * terms + i, row % windows);
                 at = (points + i) * MULTIPLES + abs(digit) - 1;
             }
-            if (digit != 0) add_point(p, load_table(at, digit < 0));
+            if (digit != 0) add_point(load_table(at, digit < 0));
         }
-        store_sums(g, p);
+        store_sums(g, get_sum());
     }
 }

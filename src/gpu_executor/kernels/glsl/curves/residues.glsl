@@ -47,21 +47,8 @@ layout(set = 0, binding = 1, std430) readonly buffer Constants { uint lane_const
 // A number: its residues modulo a[l] and b[l].
 #define RESIDUE uvec2
 
-#ifdef BY4
-shared uvec4 exchanged_s[ROWS * ROW / 4];
-shared uvec4 exchanged_t[ROWS * ROW / 4];
-#define EXCHANGED(name, i) exchanged_##name[(i) / 4][(i) % 4]
-#else
 shared uint exchanged_s[ROWS * ROW];
 shared uint exchanged_t[ROWS * ROW];
-#define EXCHANGED(name, i) exchanged_##name[i]
-#endif
-#ifdef SUBGROUP
-#extension GL_KHR_shader_subgroup_basic : require
-#define ROW_BARRIER subgroupMemoryBarrierShared(); subgroupBarrier();
-#else
-#define ROW_BARRIER barrier();
-#endif
 shared RESIDUE products[ROWS * ROW];
 
 // The constants that a lane has in registers.
@@ -102,18 +89,18 @@ RESIDUE scale(RESIDUE x, uint k) {
 RESIDUE mul_add(RESIDUE x, RESIDUE y, RESIDUE v, RESIDUE w, out uint t) {
     uint base = OWN_ROW * ROW;
     uint a = reduce(WIDE(x.x, y.x) + WIDE(v.x, w.x), offset.x);
-    EXCHANGED(s, gl_LocalInvocationID.x) = reduce(WIDE(a, to_s), offset.x);
+    exchanged_s[gl_LocalInvocationID.x] = reduce(WIDE(a, to_s), offset.x);
     uint b = reduce(WIDE(x.y, y.y) + WIDE(v.y, w.y), offset.y);
     uint64_t sum = WIDE(b, to_t);
-    ROW_BARRIER
-    [[unroll]] for (uint i = 0; i < RESIDUES; ++i) sum += WIDE(EXCHANGED(s, base + i), extend_a[i]);
+    barrier();
+    [[unroll]] for (uint i = 0; i < RESIDUES; ++i) sum += WIDE(exchanged_s[base + i], extend_a[i]);
     t = reduce(sum, offset.y);
-    EXCHANGED(t, gl_LocalInvocationID.x) = t;
-    ROW_BARRIER
+    exchanged_t[gl_LocalInvocationID.x] = t;
+    barrier();
     uint quotient = 1u << 25;
     sum = 0;
     [[unroll]] for (uint i = 0; i < RESIDUES; ++i) {
-        uint other = EXCHANGED(t, base + i);
+        uint other = exchanged_t[base + i];
         quotient += other >> 4;
         sum += WIDE(other, extend_b[i]);
     }
@@ -159,7 +146,7 @@ void to_limbs(uint t, out NUMBER z) {
     uint base = OWN_ROW * ROW, quotient = 1u << 25;
     uint64_t sum = 0;
     [[unroll]] for (uint i = 0; i < RESIDUES; ++i) {
-        uint other = EXCHANGED(t, base + i);
+        uint other = exchanged_t[base + i];
         quotient += other >> 4;
         sum += WIDE(other, LANE_CONSTANT(LIMBS_OF_T + i));
     }
