@@ -117,15 +117,18 @@ def sum_multiples(points: Sequence[G1Point], scalars: Sequence[int]) -> G1Point:
 # --- pairings ---
 
 
-def encoded_pairings_equal(points: Bytes, q: G2Point, other_q: G2Point) -> bool:
-    """Whether e(p, q) = e(other_p, other_q) for two points of G1 that the device wrote."""
+def encoded_pairings_equal(
+    points: Bytes, powers: Sequence[G2Point], encoded: Sequence[bytes], other: int
+) -> bool:
+    """Whether e(p, H) = e(other_p, H') for two points of G1 that the device wrote, the first power
+    H of a setup in G2 and another one, H'. `encoded` are the same powers as bytes."""
     blst = load_blst()
     if blst is None:
         p, other_p = load_trusted(points)
-        return pairings_equal(p, q, other_p, other_q)
+        return pairings_equal(p, powers[0], other_p, powers[other])
     loop, other_loop = (
-        blst.run_miller_loop(blst.decode_trusted(item), blst.decode_g2(each.to_compressed_bytes()))
-        for item, each in zip(split_items(points), (q, other_q), strict=True)
+        blst.run_miller_loop(blst.decode_trusted(item), blst.decode_g2(encoded[power]))
+        for item, power in zip(split_items(points), (0, other), strict=True)
     )
     return blst.pairings_equal(loop, other_loop)
 

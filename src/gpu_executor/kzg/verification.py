@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -45,7 +45,15 @@ from gpu_executor.kzg.inputs import (
     parse_list,
     split_items,
 )
-from gpu_executor.kzg.proofs import MAX_BLOBS, compute_challenges, evaluate, evaluate_sent
+from gpu_executor.kzg.proofs import (
+    MAX_BLOBS,
+    collect_challenges,
+    compute_challenges,
+    evaluate,
+    evaluate_sent,
+    split_tasks,
+    start_challenges,
+)
 from gpu_executor.kzg.setup import TrustedSetup, check_setup
 
 if TYPE_CHECKING:
@@ -59,6 +67,8 @@ THREADS = min(16, os.cpu_count() or 1)
 OPENINGS_OF_THREAD = 6
 """Proofs of values that a thread checks in the time in which the device decodes points: it takes
 blst 0.6 ms to decode two points and to multiply them, and the device 4 ms for any number."""
+OPENING_TASKS = 8.0
+"""The time of two points, 0.3 ms, in that of the beginning of a task (`HASH_TASKS`)."""
 MAX_CELLS = 1 << 14
 """Cells that are verified together; a larger batch is cut."""
 
@@ -185,9 +195,11 @@ def _verify_blobs(
     """Whether all proofs show that commitments are those to blobs."""
     blst = _choose_blst(len(blobs), setup)
     if blst is not None and len(blobs) <= MAX_BLOBS:
-        values = blobs.send_elements(setup.gpu)  # copied while the host computes hashes
-        z = compute_challenges(blobs, commitments, setup.get(_make_threads))
-        check = _OpeningCheck(blst, commitments, z, proofs, setup)
+        hashes = start_challenges(blobs, commitments, setup.get(_make_threads))
+        check = _OpeningCheck(blst, commitments, proofs, setup)
+        values = blobs.send_elements(setup.gpu)
+        z = collect_challenges(hashes)
+        check.multiply(z)
         return check.finish(evaluate_sent(blobs, values, z, setup))
     if not setup.decodes(2 * len(blobs)):
         z = compute_challenges(blobs, commitments)
@@ -214,66 +226,80 @@ def _make_threads(_setup: TrustedSetup) -> ThreadPoolExecutor:
 
 
 class _OpeningCheck:
-    """The check of all proofs of values together, by blst in threads.
+    """The check of all proofs of values together, by blst in threads. With weights r, the equation
+    is
 
-    What needs no values y begins at once. With weights r, the equation is
+        e(sum of r C + z (r q) - (sum of r y) G, H) = e(sum of r q, s H)
 
-        e(sum of r (C + z q) - (sum of r y) G, H) = e(sum of r q, s H)
+    What needs no z begins at once, and what needs z with `multiply`. Threads take tasks in order,
+    so no task waits for one that has not begun.
     """
 
     def __init__(
-        self,
-        blst: Blst,
-        commitments: ByteRows,
-        z: Sequence[int],
-        proofs: ByteRows,
-        setup: TrustedSetup,
+        self, blst: Blst, commitments: ByteRows, proofs: ByteRows, setup: TrustedSetup
     ) -> None:
+        count = len(commitments)
         self._blst, self._rows = blst, (commitments, proofs)
-        self._weights = pairing.draw_weights(len(z)) if len(z) > 1 else [1]
-        self._g2 = [blst.decode_g2(each.to_compressed_bytes()) for each in setup.g2_powers[:2]]
-        threads = setup.get(_make_threads)
-        self._terms = [
-            threads.submit(self._compute_terms, item, proof, weight, at)
-            for item, proof, weight, at in zip(
-                split_items(commitments.data),
-                split_items(proofs.data),
-                self._weights,
-                z,
-                strict=True,
-            )
-        ]
-        # Threads take tasks in order, so no term waits for the thread that waits for all terms.
-        self._right = threads.submit(self._run_right_loop)
+        self._threads = setup.get(_make_threads)
+        self._weights = pairing.draw_weights(count) if count > 1 else [1]
+        self._g2 = [blst.decode_g2(each) for each in setup.g2_bytes[:2]]
+        self._parts = split_tasks(count, OPENING_TASKS)
+        self._loaded = [self._threads.submit(self._load, part) for part in self._parts]
+        self._right = self._threads.submit(self._run_right_loop)
+        self._lefts: list[Future[Point | None]] = []
 
-    def _compute_terms(
-        self, commitment: bytes, proof: bytes, weight: int, z: int
-    ) -> tuple[Point, Point] | None:
-        """r (C + z q) and r q; None where one of them is no point of the group."""
-        blst = self._blst
-        decoded, quotient = blst.decode(commitment), blst.decode(proof)
-        if decoded is None or quotient is None:
-            return None
-        left = blst.sum([decoded, blst.multiply(quotient, z)])
-        return blst.multiply(left, weight), blst.multiply(quotient, weight)
+    def _load(self, part: slice) -> list[tuple[Point, Point]] | None:
+        """r C and r q; None where one of them is no point of the group."""
+        blst, found = self._blst, list[tuple[Point, Point]]()
+        encoded = (split_items(rows.data[part]) for rows in self._rows)
+        for commitment, proof, weight in zip(*encoded, self._weights[part], strict=True):
+            points = blst.decode(commitment), blst.decode(proof)
+            if points[0] is None or points[1] is None:
+                return None
+            if weight != 1:
+                points = blst.multiply(points[0], weight), blst.multiply(points[1], weight)
+            found.append(points)
+        return found
 
     def _run_right_loop(self) -> Loop | None:
-        found = [each.result() for each in self._terms]
-        quotients = [each[1] for each in found if each is not None]
-        if len(quotients) < len(found):
-            return None
+        quotients = list[Point]()
+        for each in self._loaded:
+            found = each.result()
+            if found is None:
+                return None
+            quotients += [quotient for _, quotient in found]
         return self._blst.run_miller_loop(self._blst.sum(quotients), self._g2[1])
+
+    def multiply(self, z: Sequence[int]) -> None:
+        """Begin with the multiples of the proofs by z."""
+        self._lefts = [
+            self._threads.submit(self._add_left, loaded, z[part])
+            for loaded, part in zip(self._loaded, self._parts, strict=True)
+        ]
+
+    def _add_left(
+        self, loaded: Future[list[tuple[Point, Point]] | None], z: Sequence[int]
+    ) -> Point | None:
+        """The sum of r C + z (r q)."""
+        blst, found = self._blst, loaded.result()
+        if found is None:
+            return None
+        terms = [
+            term
+            for (commitment, quotient), at in zip(found, z, strict=True)
+            for term in (commitment, blst.multiply(quotient, at))
+        ]
+        return blst.sum(terms)
 
     def finish(self, y: Sequence[int]) -> bool:
         """Whether the equation holds, given the values."""
-        blst, right = self._blst, self._right.result()
+        total = sum(weight * each for weight, each in zip(self._weights, y, strict=True))
+        constant = self._blst.multiply(self._blst.generator, -total % FR.modulus)
+        lefts, right = [each.result() for each in self._lefts], self._right.result()
         if right is None:
             self._refuse_points()
-        total = sum(weight * each for weight, each in zip(self._weights, y, strict=True))
-        lefts = [found[0] for found in (each.result() for each in self._terms) if found is not None]
-        constant = blst.multiply(blst.generator, -total % FR.modulus)
-        left = blst.run_miller_loop(blst.sum([*lefts, constant]), self._g2[0])
-        return blst.pairings_equal(left, right)
+        left = self._blst.run_miller_loop(self._blst.sum([*lefts, constant]), self._g2[0])
+        return self._blst.pairings_equal(left, right)
 
     def _refuse_points(self) -> NoReturn:
         """Raise for the first bytes that are no point of the group."""
@@ -292,7 +318,9 @@ def _verify_together(
     """Whether all proofs of values are right."""
     blst = _choose_blst(len(z), setup)
     if blst is not None:
-        return _OpeningCheck(blst, commitments, z, proofs, setup).finish(y)
+        check = _OpeningCheck(blst, commitments, proofs, setup)
+        check.multiply(z)
+        return check.finish(y)
     if setup.decodes(2 * len(z)):
         there, quotients_there = setup.load_points(commitments, proofs)
         return _verify_all_on_device(there, quotients_there, z, y, setup)
@@ -355,8 +383,7 @@ def _verify_all_on_device(
         setup.to_device(FR.encode(each)) for each in ([*weights, *weights], at, constant)
     )
     found = setup.get(_make_adder)(commitments, proofs, scalars, shifted, polynomial)
-    g2 = setup.g2_powers
-    return pairing.encoded_pairings_equal(found.to_bytes(), g2[0], g2[1])
+    return pairing.encoded_pairings_equal(found.to_bytes(), setup.g2_powers, setup.g2_bytes, 1)
 
 
 # --- proofs of cells ---
@@ -423,8 +450,9 @@ def _verify_cells(
         points, quotients = decoded.result()
     add = setup.get(_make_adder)
     found = add(points, quotients, scalars, shifted, interpolated)
-    g2 = setup.g2_powers
-    return pairing.encoded_pairings_equal(found.to_bytes(), g2[0], g2[FIELD_ELEMENTS_PER_CELL])
+    return pairing.encoded_pairings_equal(
+        found.to_bytes(), setup.g2_powers, setup.g2_bytes, FIELD_ELEMENTS_PER_CELL
+    )
 
 
 def _draw_weights(count: int) -> npt.NDArray[Any]:
