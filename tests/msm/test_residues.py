@@ -168,6 +168,30 @@ def test_curves_with_residues() -> None:
         assert residues.choose_bases(get_named(name).key) is None
 
 
+def test_sums_of_products_fit_64_bits() -> None:
+    """The bounds that glsl/curves/residues.glsl states, for the largest numbers."""
+    mask = (1 << 30) - 1
+
+    def reduce(x: int, c: int) -> int:
+        y = (x >> 30 & mask) * c + (x & mask) + (x >> 60) * c * c
+        assert (x & mask) + (x >> 60) * c * c < 1 << 32
+        return (y & mask) + (y >> 30) * c
+
+    c = residues.MAX_OFFSET - 1
+    bound = (1 << 30) + (1 << 21)
+    most = (1 << 60) - 1
+    assert max(reduce(x, c) for x in ((1 << 64) - 1, most | 15 << 60, most, most - mask)) < bound
+    terms = residues.MAX_RESIDUES * bound * mask
+    assert terms + bound * mask < 1 << 64
+    assert terms + (residues.MAX_RESIDUES + 1) * mask < 1 << 64
+    lifted = bound + (1 << 30)  # the multiple of p that is added
+    difference, total = bound + lifted, 2 * bound
+    assert difference < 1 << 32
+    assert difference * total + bound * bound < 1 << 64  # Y of a sum
+    assert 2 * bound * difference + bound * total < 1 << 64  # X of a doubling
+    assert bound * lifted + bound * bound < 1 << 64  # a product with an opposite point
+
+
 def test_a_large_coefficient_has_no_residues() -> None:
     p = get_named("SECP256K1").field.modulus
     shifted = get_named("SECP256K1")
