@@ -30,6 +30,7 @@ from gpu_executor.device_info import DeviceInfo
 from gpu_executor.fields import Field, FieldArray
 from gpu_executor.msm.parts import plan_whole
 from gpu_executor.msm.plan import MsmPlan, plan_msm
+from gpu_executor.msm.residues import ResidueMsm
 from gpu_executor.msm.stages import Msm
 from gpu_executor.ops.points import make_points
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
@@ -300,7 +301,7 @@ class _CurveBenchmark:
             for stage, seconds in _time_stages(gpu, curve, plan, points.data, digits):
                 taken.setdefault(stage, []).append(seconds * 1e3)
         stages: dict[str, float] = {name: Sampled.fastest(each) for name, each in taken.items()}
-        rate = plan.entries / stages["accumulate"] * 1e3
+        rate = plan.entries / stages["windows" if plan.in_residues else "accumulate"] * 1e3
         bound = None if products is None else bound_additions(curve, products, plan.rounds)
         plain, mapped, on_device = map(_to_ms, times)
         milliseconds = first_ms, plain, mapped, on_device
@@ -443,7 +444,7 @@ def _time_stages(
 ) -> Iterator[tuple[str, float]]:
     """Run the stages of an MSM, each by itself; yields their seconds."""
     device = gpu._session.device_memory
-    msm, result = Msm(device, curve.key, plan), make_points(device, curve.key, plan.batch)
+    result = make_points(device, curve.key, plan.batch)
 
     def wait(begun: float) -> float:
         gpu.synchronize()
@@ -451,6 +452,15 @@ def _time_stages(
 
     gpu.synchronize()
     begun = perf_counter()
+    if plan.in_residues:
+        few = ResidueMsm(device, curve.key, plan)
+        steps = few.make_multiples(points), few.add_windows(scalars), few.join(result)
+        for stage, each in zip(("multiples", "windows", "join"), steps, strict=True):
+            begun = perf_counter()
+            device.submit(each)
+            yield stage, wait(begun)
+        return
+    msm = Msm(device, curve.key, plan)
     table = msm.convert(points)
     yield "limb form", wait(begun)
     begun = perf_counter()

@@ -69,6 +69,13 @@ _ARRAYS = {
 }
 """The numbers of inputs and outputs."""
 OPERATIONS = tuple(_ARRAYS)
+RESIDUE_ARRAYS = {
+    "join_by_residues": (2, 2),
+    "residue_multiples": (2, 1),
+    "residue_sums": (3, 1),
+    "residue_join": (2, 1),
+}
+"""The same of kernels that compute in residues (kernels/residues.py)."""
 _SINGLE = ("to_limb_form", "add_pairs", "to_affine")
 """The kernels in which every invocation is alone."""
 _OF_PRIME_FIELDS = ("add_pairs", "to_affine")
@@ -90,9 +97,9 @@ limbs and, at degree 1, on f64 limbs."""
 
 def list_variants(operation: str, degree: int) -> tuple[str, ...]:
     """Return the variants of which there are modules."""
-    if operation in _OF_PRIME_FIELDS and degree > 1:
+    if operation in (*_OF_PRIME_FIELDS, *RESIDUE_ARRAYS) and degree > 1:
         return ()
-    if operation in (*_SINGLE, *_IN_LANES):
+    if operation in (*_SINGLE, *_IN_LANES, *RESIDUE_ARRAYS):
         return ("",)
     if operation != "accumulate":
         return ("", "serial")

@@ -151,6 +151,7 @@ class SpecId(IntEnum):
     TWO_ADICITY = 149
     SUM_LIMIT = 150
     LANES = 151
+    RESIDUES = 152
     DEGREE = 170
     VALUES_DEGREE = 171
     LOG_ARITY = 172

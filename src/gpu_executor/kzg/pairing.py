@@ -1,4 +1,5 @@
-"""Points on the host, and pairings, by arkworks (py-arkworks-bls12381)."""
+"""Points on the host, and pairings: by arkworks (py-arkworks-bls12381), and by blst where it is
+there (`blst.py`)."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from gpu_executor.curves import BLS12_381_G1
 from gpu_executor.errors import KzgDataError, MissingExtraError, PointError
+from gpu_executor.kzg.blst import load_blst
 from gpu_executor.kzg.inputs import (
     BYTES_PER_COMMITMENT,
     ByteRows,
@@ -113,6 +115,22 @@ def sum_multiples(points: Sequence[G1Point], scalars: Sequence[int]) -> G1Point:
 
 
 # --- pairings ---
+
+
+def encoded_pairings_equal(
+    points: Bytes, powers: Sequence[G2Point], encoded: Sequence[bytes], other: int
+) -> bool:
+    """Whether e(p, H) = e(other_p, H') for two points of G1 that the device wrote, the first power
+    H of a setup in G2 and another one, H'. `encoded` are the same powers as bytes."""
+    blst = load_blst()
+    if blst is None:
+        p, other_p = load_trusted(points)
+        return pairings_equal(p, powers[0], other_p, powers[other])
+    loop, other_loop = (
+        blst.run_miller_loop(blst.decode_trusted(item), blst.decode_g2(encoded[power]))
+        for item, power in zip(split_items(points), (0, other), strict=True)
+    )
+    return blst.pairings_equal(loop, other_loop)
 
 
 def pairings_equal(p: G1Point, q: G2Point, other_p: G1Point, other_q: G2Point) -> bool:

@@ -40,7 +40,7 @@ from gpu_executor.kzg.cell_proofs import (
     reverse_bits,
     transform_points,
 )
-from gpu_executor.kzg.inputs import ByteRows, make_point_error
+from gpu_executor.kzg.inputs import ByteRows, make_point_error, split_items
 from gpu_executor.kzg.setup_file import (
     G1_POINTS,
     SetupBytes,
@@ -152,6 +152,8 @@ class TrustedSetup:
         self._closed = False
         self.g2_powers = pairing.load_g2_powers(found)
         """The powers 0 to 64 of the secret in G2."""
+        self.g2_bytes = split_items(found.g2_powers)
+        """The same as bytes, which were checked."""
         points = self._load_points(found)
         self.lagrange: PointArray = points[:G1_POINTS]
         """The Lagrange polynomials at the secret, in the order of a blob's values."""

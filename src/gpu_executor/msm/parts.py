@@ -26,11 +26,14 @@ from gpu_executor.msm.plan import (
     choose_f64_limbs,
     choose_tables,
     choose_window,
+    has_residues,
     has_rounds,
     plan_msm,
+    plan_residues,
     with_rounds,
 )
 from gpu_executor.msm.prepared import SlicedMsm
+from gpu_executor.msm.residues import ResidueMsm
 from gpu_executor.msm.stages import Msm
 from gpu_executor.ops.points import AFFINE, get_constants, make_points
 from gpu_executor.primes.curve_key import CurveKey
@@ -130,8 +133,14 @@ def plan_whole(
     shares_points: bool,
 ) -> MsmPlan:
     """The plan of a call in one part."""
+    found = plan_residues(
+        curve, points, batch, scalar_bits, glv, device.info, shares_points=shares_points
+    )
+    if found is not None:
+        return found
     # A replay of a graph prepares no scalars while the device makes tables.
-    makes_tables = shares_points and not device.is_recording
+    joins_in_residues = glv is not None and has_residues(curve, device.info)
+    makes_tables = shares_points and not device.is_recording and not joins_in_residues
     tables = choose_tables(curve, points, batch, device.info) if makes_tables else 1
     whole = plan_msm(
         points,
@@ -142,6 +151,7 @@ def plan_whole(
         tables=tables,
         costs=choose_costs(DEVICE_COSTS, curve, device.info),
     )
+    whole = dataclasses.replace(whole, joins_in_residues=joins_in_residues)
     rounded = with_rounds(whole, device.info)
     return rounded if rounded.rounds and has_rounds(device, curve) else whole
 
@@ -326,6 +336,11 @@ def _find_limit(
 
 
 def _explain_window(plan: MsmPlan, *, has_table: bool) -> str:
+    if plan.in_residues:
+        return (
+            f"window: {plan.window_bits} bits, in residues: few points, whose additions wait for "
+            "each other"
+        )
     why = "fixed by the table" if has_table else "which takes the least time"
     scalar = "scalar" if plan.glv is None else "half of a scalar"
     return (
@@ -375,7 +390,9 @@ def run_dry(
     if has_table:  # a part of the table is copied
         points = make_points(meter, curve, plan.tables * plan.points, coordinates=AFFINE)
     result = make_points(meter, curve, plan.batch)
-    if slices is None:
+    if plan.in_residues:
+        ResidueMsm(meter, curve, plan).run(points, words, result)
+    elif slices is None:
         Msm(meter, curve, plan, has_table=has_table).run(points, words, result)
     else:
         SlicedMsm(meter, curve, plan, slices).run(points, lambda each: words[:, each], result)

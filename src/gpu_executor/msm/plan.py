@@ -27,6 +27,8 @@ from gpu_executor.device_info import DeviceInfo
 from gpu_executor.device_profiles import DEFAULT, get_profile
 from gpu_executor.errors import ArgumentTypeError
 from gpu_executor.kernels.curves import count_lanes, curve_limbs, f64_curve_limbs
+from gpu_executor.kernels.residues import WORK_GROUP as RESIDUE_WORK_GROUP
+from gpu_executor.kernels.residues import choose_bases
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.glv import LEAST_WINDOW_BITS, Glv
 from gpu_executor.primes.prime import LimbLayout
@@ -83,6 +85,10 @@ class MsmPlan:
     """How scalars are split into halves, whose bits are `scalar_bits`; None if they are not."""
     rounds: int = 0
     """Rounds of affine additions ahead of the accumulation."""
+    in_residues: bool = False
+    """Whether sums of multiples of all points, in residues, take the place of buckets."""
+    joins_in_residues: bool = False
+    """Whether windows are joined in residues."""
 
     @property
     def terms(self) -> int:
@@ -96,8 +102,11 @@ class MsmPlan:
 
     @property
     def windows(self) -> int:
-        """Windows of a scalar; the topmost has room for the carry of the signed digits."""
-        return -(-(self.scalar_bits + 1) // self.window_bits)
+        """Windows of a scalar; the topmost has room for the carry of the signed digits. In residues
+        these are at most 7, so that scalars, which halves in two's complement are not, need a bit
+        more."""
+        carry = 2 if self.in_residues and self.glv is None else 1
+        return -(-(self.scalar_bits + carry) // self.window_bits)
 
     @property
     def buckets(self) -> int:
@@ -144,6 +153,11 @@ class MsmPlan:
         tables = f" and {self.tables} tables of multiples" if self.tables > 1 else ""
         batch = f"{self.batch:,} x " if self.batch > 1 else ""
         images = "" if self.glv is None else " and their images"
+        if self.in_residues:
+            return (
+                f"{batch}{self.points:,} points{images} in {self.windows} windows of "
+                f"{self.window_bits} bits: {self.entries:,} additions in residues, without buckets"
+            )
         kind = f"additions ({self.rounds} rounds of affine ones, then mixed ones)"
         return (
             f"{batch}{self.points:,} points{images} in {self.windows} windows of "
@@ -180,6 +194,12 @@ class WindowCosts:
         return additions + doublings * self.doubling
 
 
+RESIDUE_WINDOW_BITS = 4
+"""Bits of a window in residues; glsl/curves/residue_sums.comp has the number too."""
+MULTIPLES = 1 << RESIDUE_WINDOW_BITS - 1
+"""Multiples of a point, of which a digit adds one."""
+RESIDUE_ENTRIES = 1 << 17
+"""Digits of all scalars up to which a device with MEASURED_LANES computes in residues."""
 MEASURED_LANES, DOUBLING_COST = 528 * 32, 2900
 """The time of a doubling that all others wait for, in additions by groups that fill the device, and
 the parallelism of the device where it was measured. The wait is as long on a larger device, which
@@ -241,6 +261,8 @@ def choose_window(
 ) -> MsmPlan:
     """The same plan with the window that takes the least time, or with `window_bits`. With
     `max_tables` it gets as many tables of multiples as its windows can use, up to so many."""
+    if plan.in_residues:
+        return plan
     plans = []
     for bits in _list_windows(plan, costs) if window_bits is None else [window_bits]:
         made = dataclasses.replace(plan, window_bits=bits)
@@ -279,6 +301,43 @@ def plan_msm(
     bits = scalar_bits if glv is None else glv.scalar_bits
     plan = MsmPlan(points, batch, bits, 2, tables, shares_points, glv=glv)
     return choose_window(plan, costs)
+
+
+def plan_residues(
+    curve: CurveKey,
+    points: int,
+    batch: int,
+    scalar_bits: int,
+    glv: Glv | None,
+    info: DeviceInfo,
+    *,
+    shares_points: bool,
+) -> MsmPlan | None:
+    """The plan of few points in residues; None for others, for points that may be outside of the
+    group of prime order (`glv` is None), whose sums may be exceptions of the formulas, and for
+    curves and devices without such kernels."""
+    if glv is None or not has_residues(curve, info):
+        return None
+    own = glv if scalar_bits > glv.scalar_bits else None
+    plan = MsmPlan(
+        points,
+        batch,
+        scalar_bits if own is None else own.scalar_bits,
+        RESIDUE_WINDOW_BITS,
+        shares_points=shares_points,
+        glv=own,
+        in_residues=True,
+    )
+    most = RESIDUE_ENTRIES * info.parallelism // MEASURED_LANES
+    return plan if plan.entries <= most else None
+
+
+def has_residues(curve: CurveKey, info: DeviceInfo) -> bool:
+    """Whether a device computes with points of a curve in residues: where groups of lanes add, and
+    idle lanes shorten a chain of additions."""
+    if count_lanes(curve, info) == 1 or choose_bases(curve) is None:
+        return False
+    return info.limits.max_work_group_invocations >= RESIDUE_WORK_GROUP
 
 
 def choose_tables(curve: CurveKey, points: int, batch: int, info: DeviceInfo) -> int:
@@ -338,7 +397,7 @@ def resize_plan(plan: MsmPlan, points: int, info: DeviceInfo) -> MsmPlan:
 def with_rounds(plan: MsmPlan, info: DeviceInfo) -> MsmPlan:
     """The same plan with the rounds of affine additions that gain time on a device: none for the
     tables that a call makes, whose points have denominators."""
-    if plan.tables > 1:
+    if plan.tables > 1 or plan.in_residues:
         return plan
     rounds = choose_rounds(plan.entries, plan.all_buckets, count_round_pairs(info))
     return dataclasses.replace(plan, rounds=rounds)

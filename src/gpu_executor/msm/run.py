@@ -28,6 +28,7 @@ from gpu_executor.msm.parts import (
 )
 from gpu_executor.msm.plan import MsmPlan
 from gpu_executor.msm.prepared import submit_msm, submit_sliced_msm
+from gpu_executor.msm.residues import ResidueMsm
 from gpu_executor.ops.elementwise import ElementData, with_f64_limbs
 from gpu_executor.ops.points import (
     get_shape,
@@ -257,6 +258,8 @@ def run_rows(
     batch, count = scalars.shape[:2]
     shares_points = len(get_shape(curve, points)) == 1
     whole = plan_whole(device, curve, count, batch, scalar_bits, glv, shares_points=shares_points)
+    if whole.in_residues:
+        return _run_in_residues(device, curve, whole, points, scalars)
 
     def load_points(of: Range) -> DeviceArray:
         return to_affine(curve, _load(device, points, of, shares=shares_points))
@@ -270,6 +273,25 @@ def run_rows(
         copies_points=not isinstance(points, DeviceArray),
         copies_scalars=not isinstance(scalars, DeviceArray),
     )
+
+
+def _run_in_residues(
+    device: ArrayDevice,
+    curve: CurveKey,
+    plan: MsmPlan,
+    points: ElementData,
+    scalars: ElementData,
+) -> DeviceArray:
+    """The MSMs of few points: one submission."""
+    with device.secret_arrays(False):
+        loaded = points if isinstance(points, DeviceArray) else device.put_ahead(points)
+        loaded = to_affine(curve, loaded)
+    factors = scalars if isinstance(scalars, DeviceArray) else device.put_ahead(scalars)
+    result, made = make_points(device, curve, plan.batch), None
+    if _may_record(device):
+        made = device.cache(("residue msm", curve, plan), lambda: ResidueMsm(device, curve, plan))
+    (made or ResidueMsm(device, curve, plan)).run(loaded, factors, result)
+    return result
 
 
 def run_on_device(

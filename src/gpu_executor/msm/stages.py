@@ -53,6 +53,7 @@ from gpu_executor.ops.points import (
     get_shape,
     make_dispatch,
     make_points,
+    make_residue_dispatch,
     to_limb_form,
 )
 from gpu_executor.ops.sort import exclusive_scan, gains_by_rows, sort_pairs
@@ -98,6 +99,21 @@ def shift_points(curve: CurveKey, p: DeviceArray, tables: int, shift: int) -> De
         push = count_coordinates(curve, p), tables, shift
         device.submit([make_dispatch(device, curve, "shift_points", arrays, count, push)])
     return result
+
+
+def make_halves(device: ArrayDevice, plan: MsmPlan, glv: Glv) -> DeviceArray:
+    """An array for the halves of all scalars."""
+    return device.empty((plan.batch * plan.terms, glv.half_words), WORD)
+
+
+def halve_scalars(
+    device: ArrayDevice, plan: MsmPlan, glv: Glv, scalars: DeviceArray, halves: DeviceArray
+) -> Dispatch:
+    """What writes the halves of all scalars."""
+    constants = device.cache(("glv", glv), lambda: device.put(glv.encode()))
+    arrays, count = (scalars, constants, halves), plan.batch * plan.points
+    kernel = halve_scalars_kernel(scalars.nbytes // (4 * count))
+    return Dispatch(kernel, arrays, count, (plan.points,), grid_stride=True)
 
 
 class AffineRounds:
@@ -281,7 +297,10 @@ class Msm:
         """Write the signed digits of all scalars."""
         plan = self._plan
         if plan.glv is not None:
-            scalars = self._halve(scalars, plan.glv)
+            if self._halves is None:
+                self._halves = make_halves(self._device, plan, plan.glv)
+            self._steps.append(halve_scalars(self._device, plan, plan.glv, scalars, self._halves))
+            scalars = self._halves
         words = scalars.nbytes // (4 * plan.batch * plan.terms)
         sets = plan.point_sets or (1 if plan.shares_points else plan.batch)
         digits = plan.windows, plan.window_bits, plan.table_windows
@@ -291,18 +310,6 @@ class Msm:
         self._steps.append(Dispatch(kernel, arrays, count, push, grid_stride=True, overwrites=True))
         self.submit()
         return keys, entries
-
-    def _halve(self, scalars: DeviceArray, glv: Glv) -> DeviceArray:
-        """The halves of all scalars."""
-        device, plan = self._device, self._plan
-        if self._halves is None:
-            self._halves = device.empty((plan.batch * plan.terms, glv.half_words), WORD)
-        constants = device.cache(("glv", glv), lambda: device.put(glv.encode()))
-        arrays, count = (scalars, constants, self._halves), plan.batch * plan.points
-        words = scalars.nbytes // (4 * count)
-        kernel = halve_scalars_kernel(words)
-        self._steps.append(Dispatch(kernel, arrays, count, (plan.points,), grid_stride=True))
-        return self._halves
 
     def sort(self, keys: DeviceArray, entries: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
         """The entries ordered by bucket. Where that takes fewer passes, the entries of each window
@@ -465,6 +472,12 @@ class Msm:
             unused if result is None else result,
         )
         push = length, shift, int(unshifted), int(result is not None)
+        if self._plan.joins_in_residues:
+            operation, others = "join_by_residues", (terms, *arrays[2:])
+            self._steps.append(
+                make_residue_dispatch(self._device, self._curve, operation, others, count, push)
+            )
+            return
         self._add("join_windows", arrays, count, push)
 
     def _add(

@@ -31,6 +31,8 @@ from gpu_executor.kernels.curves import (
     encode_constants,
     point_limbs,
 )
+from gpu_executor.kernels.residues import WORK_GROUP as RESIDUE_WORK_GROUP
+from gpu_executor.kernels.residues import encode_residue_constants, residue_kernel
 from gpu_executor.ops import elementwise, extensions, scans
 from gpu_executor.ops.elementwise import ElementData, Words, split_axes
 from gpu_executor.ops.scalars import count_bits, put_scalars
@@ -180,6 +182,36 @@ def make_dispatch(
     groups = -(-count * lanes // work_group)
     limit = device.info.limits.max_work_group_count[0]
     return Dispatch(kernel, arrays, count, push, groups=min(groups, limit), work_group=work_group)
+
+
+def get_residue_constants(device: ArrayDevice, curve: CurveKey) -> DeviceArray:
+    """The constants of a curve for kernels in residues, on a device."""
+    return device.cache(
+        ("residue constants", curve),
+        lambda: device.put(encode_residue_constants(curve).reshape(-1)),
+    )
+
+
+def make_residue_dispatch(
+    device: ArrayDevice,
+    curve: CurveKey,
+    operation: str,
+    arrays: tuple[DeviceArray, ...],
+    count: int,
+    push: tuple[int, ...],
+) -> Dispatch:
+    """A kernel in residues with a work-group for each of `count` elements. The constants of the
+    curve become its second array."""
+    first, *others = arrays
+    groups = min(count, device.info.limits.max_work_group_count[0])
+    return Dispatch(
+        residue_kernel(curve, operation),
+        (first, get_residue_constants(device, curve), *others),
+        count,
+        push,
+        groups=groups,
+        work_group=RESIDUE_WORK_GROUP,
+    )
 
 
 def _add_terms(

@@ -59,6 +59,7 @@
 #define ID_TWO_ADICITY 149
 #define ID_SUM_LIMIT 150
 #define ID_LANES 151
+#define ID_RESIDUES 152
 #define ID_DEGREE 170
 #define ID_VALUES_DEGREE 171
 #define ID_LOG_ARITY 172

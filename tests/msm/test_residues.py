@@ -1,0 +1,216 @@
+"""MSMs of few points, and joins of windows, in residues, as GPUs compute them."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.curves import Curve
+from gpu_executor.curves.parameters import get_named
+from gpu_executor.kernels import residues
+from gpu_executor.msm import parts, plan
+from gpu_executor.msm.residues import choose_lengths
+
+CURVES = ("BLS12_381_G1", "BN254_G1", "SECP256K1")
+
+
+@pytest.fixture(autouse=True)
+def in_residues(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every device computes in residues, as GPUs do, and any number of points."""
+    for module in (plan, parts):
+        monkeypatch.setattr(
+            module, "has_residues", lambda curve, _info: residues.choose_bases(curve) is not None
+        )
+    monkeypatch.setattr(plan, "RESIDUE_ENTRIES", 1 << 30)
+
+
+@pytest.fixture(params=CURVES)
+def curve(request: pytest.FixtureRequest) -> Curve:
+    return get_named(request.param)
+
+
+@pytest.fixture
+def rng() -> random.Random:
+    return random.Random(11)
+
+
+def check(
+    gpu: gx.PersistentVulkanBackend, curve: Curve, logs: list[int], scalars: list[int]
+) -> None:
+    """Compare the MSM of multiples of the generator with one multiple."""
+    points = gpu.to_device(curve.generator * logs)
+    found = curve.msm(points, gpu.to_device(curve.scalar_field(scalars))).to_host()
+    total = sum(a * b for a, b in zip(logs, scalars, strict=True)) % curve.order
+    assert found == curve.generator * total
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 7, 8, 9, 16, 17, 33])
+def test_few_points_of_every_kind(
+    gpu: gx.PersistentVulkanBackend, curve: Curve, rng: random.Random, count: int
+) -> None:
+    """Infinity, equal and opposite points, and scalars at both ends."""
+    r = curve.order
+    logs = [rng.choice([0, 1, 2, r - 1, r - 2, rng.randrange(r)]) for _ in range(count)]
+    scalars = [rng.choice([0, 1, 2, r - 1, r - 2, rng.randrange(r)]) for _ in range(count)]
+    assert "residues" in str(curve.explain_msm(gpu.to_device(curve.generator * logs), scalars))
+    check(gpu, curve, logs, scalars)
+
+
+def test_halves_whose_digits_carry(gpu: gx.PersistentVulkanBackend, curve: Curve) -> None:
+    """Halves of scalars whose digits are all 7, 8 or 15, of both signs."""
+    glv = curve.glv
+    assert glv is not None
+    digits = ["7" * 31, "8" * 31, "f" * 31, "1" + "8" * 31, "1" + "7" * 31]
+    halves = [int(each, 16) * sign for each in digits for sign in (1, -1)]
+    scalars = [(a + b * glv.eigenvalue) % curve.order for a in halves for b in halves[:4]]
+    check(gpu, curve, [5] * len(scalars), scalars)
+
+
+def test_sums_that_are_infinity(gpu: gx.PersistentVulkanBackend, curve: Curve) -> None:
+    r = curve.order
+    for logs, scalars in (
+        ([0, 0, 0], [1, 2, r - 1]),
+        ([1, 1], [5, r - 5]),
+        ([3, r - 3, 7], [r - 1, r - 1, 0]),
+        ([9] * 10, [0] * 10),
+    ):
+        check(gpu, curve, logs, scalars)
+
+
+@pytest.mark.parametrize("bits", [1, 2, 3, 4, 60, 126, 127, 128])
+def test_short_scalars_are_not_split(
+    gpu: gx.PersistentVulkanBackend, rng: random.Random, bits: int
+) -> None:
+    curve = get_named("BLS12_381_G1")
+    scalars = [(1 << bits) - 1, 1 << bits - 1, *(rng.getrandbits(bits) for _ in range(3))]
+    logs = [rng.randrange(curve.order) for _ in scalars]
+    found = curve.msm(gpu.to_device(curve.generator * logs), scalars).to_host()
+    total = sum(a * b for a, b in zip(logs, scalars, strict=True)) % curve.order
+    assert found == curve.generator * total
+
+
+def test_batches_share_points_or_have_their_own(
+    gpu: gx.PersistentVulkanBackend, rng: random.Random
+) -> None:
+    curve = get_named("BN254_G1")
+    logs = [[rng.randrange(curve.order) for _ in range(5)] for _ in range(3)]
+    scalars = [[rng.randrange(curve.order) for _ in range(5)] for _ in range(3)]
+
+    def add(rows: list[list[int]]) -> list[int]:
+        return [
+            sum(a * b for a, b in zip(row, own, strict=True)) % curve.order
+            for row, own in zip(rows, scalars, strict=True)
+        ]
+
+    points = gpu.to_device(curve.generator * logs)
+    assert (curve.msm(points, scalars).to_host() == curve.generator * add(logs)).all()
+    shared = curve.msm(points[0], scalars).to_host()
+    assert (shared == curve.generator * add([logs[0]] * 3)).all()
+
+
+def test_points_in_xyzz_form_views_and_graphs(gpu: gx.PersistentVulkanBackend) -> None:
+    curve = get_named("BN254_G1")
+    points = gpu.to_device(curve.generator * [2, 3, 4, 5])
+    doubled, field = points + points, curve.scalar_field
+    scalars = gpu.to_device(field([1, 10, 100, 1000]))
+    assert curve.msm(doubled, scalars).to_host() == curve.generator * 2 * 5432
+    assert curve.msm(points[::-2], scalars[:2]).to_host() == curve.generator * (5 + 30)
+
+    @gx.graph
+    def add(given: gx.FieldArray) -> gx.curves.PointArray:
+        return curve.msm(points, given)
+
+    assert add(scalars).to_host() == curve.generator * 5432
+    other = gpu.to_device(field([0, 0, 0, 7]))
+    assert add(other).to_host() == curve.generator * 35
+    assert curve.msm(points, scalars).to_host() == curve.generator * 5432
+    assert add(scalars).to_host() == curve.generator * 5432
+
+
+def test_points_outside_of_the_group_have_buckets(gpu: gx.PersistentVulkanBackend) -> None:
+    """The formulas are complete in the group of prime order; nothing else is known of others."""
+    curve = get_named("BLS12_381_G1")
+    outside = curve.from_bytes(bytes([0x80]) + bytes(46) + bytes([4]), check=False)
+    points = gpu.to_device(outside.reshape(1))
+    assert "residues" not in str(curve.explain_msm(points, [5]))
+    assert curve.msm(points, [5]).to_host() == (outside.reshape(1) * 5)[0]
+
+
+@pytest.mark.parametrize("count", [1, 3, 40])
+def test_windows_of_buckets_are_joined_in_residues(
+    gpu: gx.PersistentVulkanBackend,
+    curve: Curve,
+    rng: random.Random,
+    monkeypatch: pytest.MonkeyPatch,
+    count: int,
+) -> None:
+    monkeypatch.setattr(plan, "RESIDUE_ENTRIES", 0)
+    r = curve.order
+    logs = [rng.choice([0, 1, r - 1, rng.randrange(r)]) for _ in range(count)]
+    check(gpu, curve, logs, [rng.choice([0, 1, r - 1, rng.randrange(r)]) for _ in range(count)])
+
+
+def test_curves_with_residues() -> None:
+    """The bases have room for every sum of two products, and their moduli are coprime."""
+    for name in ("BLS12_381_G1", "BN254_G1", "SECP256K1", "PALLAS", "VESTA", "BLS12_377_G1"):
+        bases = residues.choose_bases(get_named(name).key)
+        assert bases is not None
+        assert len(bases.a) == len(bases.b) <= residues.MAX_RESIDUES
+        moduli = [*bases.a, *bases.b]
+        assert int(np.lcm.reduce(np.array(moduli, object))) == int(
+            np.prod(np.array(moduli, object))
+        )
+        assert all((1 << 30) - 1024 < each < 1 << 30 for each in moduli)
+    for name in ("BLS12_381_G2", "BN254_G2"):
+        assert residues.choose_bases(get_named(name).key) is None
+
+
+def test_sums_of_products_fit_64_bits() -> None:
+    """The bounds that glsl/curves/residues.glsl states, for the largest numbers."""
+    mask = (1 << 30) - 1
+
+    def reduce(x: int, c: int) -> int:
+        y = (x >> 30 & mask) * c + (x & mask) + (x >> 60) * c * c
+        assert (x & mask) + (x >> 60) * c * c < 1 << 32
+        return (y & mask) + (y >> 30) * c
+
+    c = residues.MAX_OFFSET - 1
+    bound = (1 << 30) + (1 << 21)
+    most = (1 << 60) - 1
+    assert max(reduce(x, c) for x in ((1 << 64) - 1, most | 15 << 60, most, most - mask)) < bound
+    terms = residues.MAX_RESIDUES * bound * mask
+    assert terms + bound * mask < 1 << 64
+    assert terms + (residues.MAX_RESIDUES + 1) * mask < 1 << 64
+    lifted = bound + (1 << 30)  # the multiple of p that is added
+    difference, total = bound + lifted, 2 * bound
+    assert difference < 1 << 32
+    assert difference * total + bound * bound < 1 << 64  # Y of a sum
+    assert 2 * bound * difference + bound * total < 1 << 64  # X of a doubling
+    assert bound * lifted + bound * bound < 1 << 64  # a product with an opposite point
+
+
+def test_a_large_coefficient_has_no_residues() -> None:
+    p = get_named("SECP256K1").field.modulus
+    shifted = get_named("SECP256K1")
+    scale = 3**6  # (9 x, 27 y) is on the curve with b = 7 * 3^6
+    x, y = shifted.generator.tolist()
+    curve = Curve(
+        shifted.field,
+        0,
+        7 * scale,
+        order=shifted.order,
+        generator=(9 * x % p, 27 * y % p),
+        name="c",
+    )
+    assert residues.choose_bases(curve.key) is None
+
+
+@pytest.mark.parametrize("terms", [1, 2, 8, 9, 16, 17, 100, 2048, 70000])
+def test_every_term_is_added_once(terms: int) -> None:
+    left = terms
+    for length in choose_lengths(terms, 32):
+        left = -(-left // length)
+    assert left == 1
