@@ -40,7 +40,9 @@ def test_the_waiting_thread_runs_its_job(executor: gx.GpuExecutor, asleep: None)
         np.testing.assert_array_equal(executor.submit(kernel, *arrays).result(), total(arrays))
     assert executor.submit(kernel, *words(2)).exception() is None
     assert ran == [threading.current_thread()] * 3
-    assert executor.stats().devices[0].calls == 3
+    counted = executor.stats().devices[0]
+    assert counted.calls == counted.job_seconds.count == counted.batch_calls.count == 3
+    assert counted.nbytes == sum(each.nbytes for size in (3, 4, 2) for each in words(size))
 
 
 def test_the_waiting_thread_gets_the_error_of_its_job(
