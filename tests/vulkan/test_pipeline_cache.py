@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -264,9 +265,12 @@ def test_sums_of_points_are_the_same_in_both_forms() -> None:
     expected = CURVE.msm(points, scalars).tolist()
     with open_described_gpu(as_gpu) as gpu:
         on_device = gpu.to_device(points)
+        explained = str(CURVE.explain_msm(on_device, scalars))
+        assert re.search(r"- pipelines: (\d+), \1 of them are compiled or read", explained)
         quick = CURVE.msm(on_device, scalars).tolist()
         assert gpu.stats().pipelines.quick > 0
         gpu._session.resources.pipelines.wait()
+        assert re.search(r"- pipelines: \d+$", str(CURVE.explain_msm(on_device, scalars)))
         assert gpu.stats().pipelines.replaced == gpu.stats().pipelines.quick
         assert quick == CURVE.msm(on_device, scalars).tolist() == expected
 

@@ -229,6 +229,10 @@ class ArrayDevice(Protocol):
         other threads; returns at once. The arrays of the dispatches may be those of a device that
         runs nothing."""
 
+    def describe_pipelines(self, dispatches: Sequence[Dispatch]) -> str | None:
+        """In which form the pipelines of dispatches are there, in words; None where there is one
+        form."""
+
     def compile_all(
         self, dispatches: Sequence[Dispatch], progress: Callable[[int, int], None]
     ) -> int:

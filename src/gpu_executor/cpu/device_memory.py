@@ -289,6 +289,10 @@ class CpuMemory:
     def compile_ahead(self, dispatches: Sequence[Dispatch]) -> None:
         """Nothing: there are no kernels here."""
 
+    def describe_pipelines(self, dispatches: Sequence[Dispatch]) -> str | None:
+        """None: there are no kernels here."""
+        return None
+
     def compile_all(
         self, dispatches: Sequence[Dispatch], progress: Callable[[int, int], None]
     ) -> int:

@@ -20,7 +20,7 @@ from gpu_executor.fields import FieldArray
 from gpu_executor.fields.layout_array import LayoutArray
 from gpu_executor.msm.host import HostMsmPlan, run_on_host
 from gpu_executor.msm.parts import MsmParts, plan_parts, plan_whole
-from gpu_executor.msm.run import run_on_device, run_tables
+from gpu_executor.msm.run import list_dispatches, run_on_device, run_tables
 from gpu_executor.msm.scalars import (
     CurveGroup,
     load_scalars,
@@ -138,7 +138,7 @@ def explain_msm(
         return HostMsmPlan(shape[-1], count, bits)
     shares_points = math.prod(shape[:-1]) == 1
     whole = plan_whole(place, curve.key, shape[-1], count, bits, glv, shares_points=shares_points)
-    return plan_parts(
+    parts = plan_parts(
         curve.key,
         whole,
         place,
@@ -146,6 +146,7 @@ def explain_msm(
         copies_points=copies_points,
         copies_scalars=copies_scalars,
     )
+    return _explain_pipelines(place, curve.key, parts, has_table=False)
 
 
 def explain_table_msm(
@@ -161,7 +162,18 @@ def explain_table_msm(
     if scalars is not None:
         msms = _load_table_scalars(curve, table, scalars)[1]
     whole = dataclasses.replace(table.plan, batch=_check_sizes(table.count, msms))
-    return plan_parts(table.key, whole, table.device, table.device.free_memory, has_table=True)
+    parts = plan_parts(table.key, whole, table.device, table.device.free_memory, has_table=True)
+    return _explain_pipelines(table.device, table.key, parts, has_table=True)
+
+
+def _explain_pipelines(
+    device: ArrayDevice, curve: CurveKey, parts: MsmParts, *, has_table: bool
+) -> MsmParts:
+    """The parts, with the form of their pipelines as the last reason where a device has several."""
+    forms = device.describe_pipelines(list_dispatches(device, curve, parts, has_table=has_table))
+    if forms is None:
+        return parts
+    return dataclasses.replace(parts, reasons=(*parts.reasons, f"pipelines: {forms}"))
 
 
 def _parse_batch(curve: CurveGroup, scalars: Any, batch: int) -> Shape:

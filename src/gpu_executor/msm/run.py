@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpu_executor.arrays.device_array import DeviceArray, Shape
-from gpu_executor.calls.dispatch import ArrayDevice
+from gpu_executor.calls.dispatch import ArrayDevice, Dispatch
 from gpu_executor.errors import OutOfMemoryError
 from gpu_executor.msm.parts import (
     PARTS_IN_FLIGHT,
@@ -163,7 +163,7 @@ def _run_within_memory(
         known.parts = parts if parts.count == 1 and parts.records else None
         if not known.is_compiled:
             known.is_compiled = True
-            _compile_ahead(device, curve, parts, has_table=has_table)
+            device.compile_ahead(list_dispatches(device, curve, parts, has_table=has_table))
         device.keep_memory(parts.nbytes)
         try:
             results = _submit_parts(device, curve, parts, load_points, scalars, has_table=has_table)
@@ -190,15 +190,15 @@ class _KnownParts:
     """Whether the kernels of the plan are being compiled."""
 
 
-def _compile_ahead(
+def list_dispatches(
     device: ArrayDevice, curve: CurveKey, parts: MsmParts, *, has_table: bool
-) -> None:
-    """Begin to compile all kernels of a part, those of its last stages too. What a device measures
-    is not asked for: the plan has its rounds already, and only large primes have f64 limbs."""
+) -> list[Dispatch]:
+    """The dispatches of a part, those of its last stages too. What a device measures is not asked
+    for: the plan has its rounds already, and only large primes have f64 limbs."""
     dry = DryDevice(device.info, f64_limbs=with_f64_limbs(device, curve.prime))
     result = run_dry(dry, curve, parts.part, has_table=has_table, slices=parts.slices)
     to_affine(curve, result)
-    device.compile_ahead(dry.dispatches)
+    return dry.dispatches
 
 
 def run_tables(

@@ -93,6 +93,9 @@ class DryDevice:
 
     def compile_ahead(self, dispatches: Sequence[Dispatch]) -> None: ...
 
+    def describe_pipelines(self, dispatches: Sequence[Dispatch]) -> str | None:
+        return None
+
     def compile_all(
         self, dispatches: Sequence[Dispatch], progress: Callable[[int, int], None]
     ) -> int:

@@ -86,6 +86,11 @@ class StepDevice(ABC):
     def compile_ahead(self, dispatches: Sequence[Dispatch]) -> None:
         """Begin to compile what dispatches need that will be submitted soon; returns at once."""
 
+    def describe_pipelines(self, dispatches: Sequence[Dispatch]) -> str | None:
+        """In which form the pipelines of dispatches are there, in words; None where there is one
+        form."""
+        return None
+
     @abstractmethod
     def compile_all(
         self, dispatches: Sequence[Dispatch], progress: Callable[[int, int], None]

@@ -198,6 +198,10 @@ class CommandStream:
             self.check_open()
             self._dispatches.compile_ahead(dispatches)
 
+    def describe_pipelines(self, dispatches: Sequence[Dispatch]) -> str:
+        """In which form the pipelines of dispatches are there, in words."""
+        return self._dispatches.describe_pipelines(dispatches)
+
     def compile_all(
         self, dispatches: Sequence[Dispatch], progress: Callable[[int, int], None]
     ) -> int:

@@ -174,6 +174,9 @@ class DeviceMemory(StepDevice):
         once."""
         self.stream.compile_ahead(dispatches)
 
+    def describe_pipelines(self, dispatches: Sequence[Dispatch]) -> str | None:
+        return self.stream.describe_pipelines(dispatches)
+
     def compile_all(
         self, dispatches: Sequence[Dispatch], progress: Callable[[int, int], None]
     ) -> int:

@@ -173,6 +173,22 @@ class PipelineCache:
             )
         return len(chosen)
 
+    def describe(self, requests: Iterable[PipelineRequest]) -> str:
+        """In which form pipelines are in the cache, in words."""
+        keys = [self._check(request)[0] for request in dict.fromkeys(requests)]
+        with self._lock:
+            found = [self._pipelines.get(key) for key in keys]
+        missing, quick = (
+            found.count(None),
+            sum(each is not None and each.is_quick for each in found),
+        )
+        parts = [f"{len(keys)}"]
+        if missing:
+            parts.append(f"{missing} of them are compiled or read from disk by the call")
+        if quick:
+            parts.append(f"{quick} of them run in a quick form until the usual one is compiled")
+        return ", ".join(parts)
+
     def release(self, pipeline: Pipeline) -> None:
         with self._lock:
             pipeline.users -= 1

@@ -206,6 +206,10 @@ class DispatchCache:
         """Let several threads compile what dispatches need that will be submitted soon."""
         self._pipelines.compile_ahead(self._list_requests(dispatches))
 
+    def describe_pipelines(self, dispatches: Iterable[Dispatch]) -> str:
+        """In which form the pipelines of dispatches are there, in words."""
+        return self._pipelines.describe(self._list_requests(dispatches))
+
     def compile_all(
         self, dispatches: Iterable[Dispatch], progress: Callable[[int, int], None]
     ) -> int:
