@@ -204,6 +204,8 @@ def plan_parts(
             f"rounds: {part.rounds} of affine additions, which leave at most "
             f"{part.accumulated:,} mixed ones"
         )
+    if part.joins_in_residues:
+        last["join"] = "join: in residues, since the points are in the group of prime order"
     window = _explain_window(part, has_table=has_table)
     memory = f"memory: {nbytes:,} bytes, besides the arrays of the caller"
     reasons = [window, *last.values(), memory]
