@@ -14,6 +14,7 @@ FILE = re.compile(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|glsl|wgsl|comp|json))`")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 SECTION_LINK = re.compile(r"\]\(([^)#:]*)#([^)]*)\)")
 HEADING = re.compile(r"^#+ (.*)$", flags=re.MULTILINE)
+MARK = re.compile(r"(?:<<<<<<<|>>>>>>>) |=======$")
 MADE_BY_READERS = {"build/trace.json", "trace.json", "saxpy.comp", "input.json"}
 """Names of files that the reader's own program reads or writes."""
 
@@ -28,6 +29,11 @@ def test_every_file_that_the_documentation_names_exists() -> None:
         and not any(path.match(name) for path in REPOSITORY.glob(f"*/**/{Path(name).name}"))
     ]
     assert missing == []
+
+
+def test_no_page_has_marks_of_a_merge() -> None:
+    marks = [line for page in PAGES for line in page.read_text().splitlines() if MARK.match(line)]
+    assert marks == []
 
 
 def test_every_link_leads_to_a_file() -> None:

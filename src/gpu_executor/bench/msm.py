@@ -289,8 +289,6 @@ class _CurveBenchmark:
         found = self._run(points, elements)
         first_ms = (perf_counter() - begun) * 1e3
         self._check(found, scalars)
-        # The quick form of the kernel that accumulates takes ten times as long as the usual one.
-        gpu._session.resources.pipelines.wait()
         given = elements, gpu.asarray(elements), gpu.to_device(elements)
         times = self._time([partial(self._run, points, each) for each in given])
         device = gpu._session.device_memory
