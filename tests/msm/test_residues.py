@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +13,11 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.curves import Curve
 from gpu_executor.curves.parameters import get_named
+from gpu_executor.device_info import DeviceInfo
 from gpu_executor.kernels import residues
 from gpu_executor.msm import parts, plan
 from gpu_executor.msm.residues import choose_lengths
+from gpu_executor.webgpu.device import WebGpuDevice
 
 CURVES = ("BLS12_381_G1", "BN254_G1", "SECP256K1")
 
@@ -214,3 +219,38 @@ def test_every_term_is_added_once(terms: int) -> None:
     for length in choose_lengths(terms, 32):
         left = -(-left // length)
     assert left == 1
+
+
+def test_many_points_with_short_scalars_go_to_buckets(gpu: gx.PersistentVulkanBackend) -> None:
+    """Their digits are few, and the multiples of all points would exceed a binding."""
+    curve = gx.curves.BN254_G1
+    points = gpu.to_device((curve.generator * [1, 2, 3])[np.arange(44_000) % 3])
+    assert "without buckets" not in str(curve.explain_msm(points, [1] * 44_000))
+    assert "without buckets" in str(curve.explain_msm(points[:2_000], [1] * 2_000))
+
+
+@pytest.mark.parametrize("few", [True, False], ids=["few points", "joins"])
+def test_webgpu_computes_in_residues_on_a_gpu(
+    webgpu_like_a_gpu: gx.WgpuExecutor, few: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not few:
+        monkeypatch.setattr(plan, "RESIDUE_ENTRIES", 0)
+    curve = gx.curves.BN254_G1
+    points = webgpu_like_a_gpu.to_device(curve.generator * [1, 2, 3])
+    assert ("without buckets" in str(curve.explain_msm(points, [7] * 3))) == few
+    r = curve.order
+    found = curve.msm(points, [r - 1, 5, r - 2]).to_host()
+    assert found == curve.generator * (-1 + 10 - 6)
+
+
+@pytest.fixture
+def webgpu_like_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[gx.WgpuExecutor]:
+    """An adapter that is described as a GPU, whose groups of lanes add points."""
+    describe = WebGpuDevice._describe
+
+    def describe_as_gpu(device: WebGpuDevice, *arguments: Any) -> DeviceInfo:
+        return dataclasses.replace(describe(device, *arguments), kind="discrete")
+
+    monkeypatch.setattr(WebGpuDevice, "_describe", describe_as_gpu)
+    with gx.WgpuExecutor() as executor:
+        yield executor

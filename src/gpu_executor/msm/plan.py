@@ -27,8 +27,8 @@ from gpu_executor.device_info import DeviceInfo
 from gpu_executor.device_profiles import DEFAULT, get_profile
 from gpu_executor.errors import ArgumentTypeError
 from gpu_executor.kernels.curves import count_lanes, curve_limbs, f64_curve_limbs
+from gpu_executor.kernels.residues import POINT_WORDS, choose_bases
 from gpu_executor.kernels.residues import WORK_GROUP as RESIDUE_WORK_GROUP
-from gpu_executor.kernels.residues import choose_bases
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.glv import LEAST_WINDOW_BITS, Glv
 from gpu_executor.primes.prime import LimbLayout
@@ -200,6 +200,10 @@ MULTIPLES = 1 << RESIDUE_WINDOW_BITS - 1
 """Multiples of a point, of which a digit adds one."""
 RESIDUE_ENTRIES = 1 << 17
 """Digits of all scalars up to which a device with MEASURED_LANES computes in residues."""
+MAX_MULTIPLES_BYTES = 1 << 24
+"""Memory for the multiples of all points, which every device can bind: 2^11 points and their images
+take 12 MiB. Short scalars have few digits, so their number alone would admit any number of
+points."""
 MEASURED_LANES, DOUBLING_COST = 528 * 32, 2900
 """The time of a doubling that all others wait for, in additions by groups that fill the device, and
 the parallelism of the device where it was measured. The wait is as long on a larger device, which
@@ -329,7 +333,9 @@ def plan_residues(
         in_residues=True,
     )
     most = RESIDUE_ENTRIES * info.parallelism // MEASURED_LANES
-    return plan if plan.entries <= most else None
+    bases = plan.terms * (1 if shares_points else batch)
+    fits = bases * MULTIPLES * 4 * POINT_WORDS <= MAX_MULTIPLES_BYTES
+    return plan if plan.entries <= most and fits else None
 
 
 def has_residues(curve: CurveKey, info: DeviceInfo) -> bool:

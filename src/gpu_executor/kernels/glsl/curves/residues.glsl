@@ -150,13 +150,13 @@ void to_limbs(uint t, out NUMBER z) {
         quotient += other >> 4;
         sum += WIDE(other, LANE_CONSTANT(LIMBS_OF_T + i));
     }
-    columns[gl_LocalInvocationID.x] = unpackUint2x32(sum);
+    columns[gl_LocalInvocationID.x] = uvec2(uint(sum), uint(sum >> 32));
     barrier();
     if (LANE != 0) return;
     quotient >>= 26;
     int64_t carry = 0;
     [[unroll]] for (uint i = 0; i < COLUMNS; ++i) {
-        sum = packUint2x32(columns[base + i]);
+        sum = uint64_t(columns[base + i].y) << 32 | columns[base + i].x;
         carry += int64_t(sum & LIMB_MASK) - int64_t(WIDE(quotient, lane_constants[LIMBS_OF_B * ROW + i]));
         if (i < LIMBS) z[i] = uint(carry) & LIMB_MASK;
         carry = (carry >> LIMB_BITS) + int64_t(sum >> LIMB_BITS);
