@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpu_executor.cli import doctor, options
+from gpu_executor.cli.bench import bench
 from gpu_executor.cli.commands import commands
 from gpu_executor.plan.calibration import Calibration
 from gpu_executor.vulkan import session
@@ -182,3 +184,20 @@ def test_a_missing_cache_folder_is_made(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setattr(doctor, "check_every_path", lambda size: [("one path", True)])
     assert f"works   pipeline cache: {folder}\n" in run("doctor").output
     assert [each.name for each in folder.iterdir() if "tmp" in each.name] == []
+
+
+def test_a_benchmark_compiles_usual_forms_and_leaves_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("GPU_QUICK_PIPELINES", raising=False)
+    seen: list[str | None] = []
+
+    def look() -> None:
+        seen.append(os.environ.get("GPU_QUICK_PIPELINES"))
+
+    monkeypatch.setitem(bench.commands, "arrays", click.Command("arrays", callback=look))
+    assert CliRunner().invoke(commands, ["bench", "arrays"]).exit_code == 0
+    assert "GPU_QUICK_PIPELINES" not in os.environ
+    monkeypatch.setenv("GPU_QUICK_PIPELINES", "1")
+    assert CliRunner().invoke(commands, ["bench", "arrays"]).exit_code == 0
+    assert seen == ["0", "1"]

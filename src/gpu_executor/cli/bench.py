@@ -23,13 +23,14 @@ from gpu_executor.cli.bench_opening import bench_opening
 from gpu_executor.cli.bench_peers import bench_peers
 from gpu_executor.cli.bench_persistent import bench_persistent
 from gpu_executor.cli.bench_stream import bench_stream
-from gpu_executor.cli.options import time_usual_forms
+from gpu_executor.cli.options import use_usual_forms
 
 
 @click.group()
-def bench() -> None:
+@click.pass_context
+def bench(context: click.Context) -> None:
     """Benchmark this machine."""
-    time_usual_forms()
+    context.with_resource(use_usual_forms())
 
 
 bench.add_command(bench_all)

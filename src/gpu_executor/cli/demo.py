@@ -10,7 +10,7 @@ from rich.markup import escape
 from gpu_executor.bench import suite
 from gpu_executor.bench.results import BenchmarkResult, BenchmarkRun, describe_environment
 from gpu_executor.cli.bench_persistent import print_comparison
-from gpu_executor.cli.options import make_output_option, time_usual_forms
+from gpu_executor.cli.options import make_output_option, use_usual_forms
 from gpu_executor.cli.output import console, print_text
 from gpu_executor.cli.progress import show_progress
 from gpu_executor.cli.report import write_report
@@ -30,7 +30,7 @@ def demo(output: Path) -> None:
     console.print("\nField additions on every backend and data path, compared with exact integers:")
     print_checks(1_000, indent="  ")
     console.print()
-    time_usual_forms()
+    click.get_current_context().with_resource(use_usual_forms())
     calls = suite.measure_persistent(show_progress, quick=True)
     print_comparison(calls.rows)
     batches = suite.measure_batches(show_progress, quick=True)

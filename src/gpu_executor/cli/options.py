@@ -5,9 +5,10 @@ What cannot work is refused here, before anything is opened or measured.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from gpu_executor.cli.output import STDOUT, format_gibibytes, send_text_to_stder
 from gpu_executor.common.files import check_writable
 from gpu_executor.common.main_memory import read_main_memory
 
+QUICK_PIPELINES = "GPU_QUICK_PIPELINES"
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -67,10 +69,18 @@ def make_output_argument(name: str) -> Callable[[Command], Command]:
     )
 
 
-def time_usual_forms() -> None:
+@contextlib.contextmanager
+def use_usual_forms() -> Iterator[None]:
     """Let the backends that a benchmark opens compile every pipeline in its usual form at once. A
     quick form would be timed until the usual one is there, and is up to six times slower."""
-    os.environ.setdefault("GPU_QUICK_PIPELINES", "0")
+    if QUICK_PIPELINES in os.environ:
+        yield
+        return
+    os.environ[QUICK_PIPELINES] = "0"  # processes of a benchmark read it too
+    try:
+        yield
+    finally:
+        del os.environ[QUICK_PIPELINES]
 
 
 def make_device_options(command: Command) -> Command:
