@@ -147,7 +147,7 @@ def _is_left_out(kernel: Kernel) -> bool:
     """Whether a kernel is not compiled: folds of sixteen values with f64 limbs, which AMD's devices
     do not choose. Mesa compiles them for 21 s, and those of eight values spill already."""
     is_fold = get_module_names()[kernel.digest] == "f64_limbs_fold"
-    return is_fold and 1 << dict(kernel.constants)[SpecId.LOG_ARITY] == ARITIES[-1]
+    return is_fold and 2 ** dict(kernel.constants)[SpecId.LOG_ARITY] == ARITIES[-1]
 
 
 class RecordingDevice(WorkDevice):
