@@ -21,13 +21,13 @@ from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.arrays.dlpack import view_host_tensor
 from gpu_executor.arrays.idle_memory import MemoryUse
 from gpu_executor.arrays.typed_array import Typed, is_typed_host_array, wrap_words
-from gpu_executor.calls.arguments import as_numbers, parse_dtype, parse_shape
+from gpu_executor.calls.arguments import as_numbers, describe, parse_dtype, parse_shape
 from gpu_executor.calls.call import Array
 from gpu_executor.calls.dispatch import ArrayDevice, CopiesToDevice, upload
 from gpu_executor.common.lean_dataclass import dataclass
 from gpu_executor.common.value_keys import ByIdentity
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.errors import ExportError, NotSupportedError, SettingsError
+from gpu_executor.errors import ArgumentTypeError, ExportError, NotSupportedError, SettingsError
 from gpu_executor.graphs import Graph
 from gpu_executor.kernel import Kernel, Shape, to_native
 from gpu_executor.kernels import load
@@ -681,6 +681,8 @@ def compile_work(
     progress: Callable[[int, int], None] | None,
 ) -> int:
     """Compile the pipelines of a work on devices, and wait for them; returns their number."""
+    if progress is not None and not callable(progress):
+        raise ArgumentTypeError(f"warm_up: progress= is {describe(progress)}; it takes a function")
     works = importlib.import_module(WORKS)
     return sum(
         each.compile_all(works.list_dispatches(each, work, subject), progress or _ignore_progress)

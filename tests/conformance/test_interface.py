@@ -404,8 +404,12 @@ def check_warm_up(backend: Backend) -> None:
     assert keccak.hash(there).numpy().tolist() == keccak.hash(rows).tolist()
     with pytest.raises(ArgumentValueError, match="no work 'sort'; there are field, transform, "):
         backend.warm_up("sort", keccak)
+    with pytest.raises(ArgumentValueError, match=r"there is no work \['msm'\]"):
+        backend.warm_up(["msm"], keccak)  # type: ignore[arg-type]
     with pytest.raises(ArgumentTypeError, match="'msm' takes a Curve, not a ByteHash"):
         backend.warm_up("msm", keccak)
+    with pytest.raises(ArgumentTypeError, match="progress= is an int; it takes a function"):
+        backend.warm_up("hash", keccak, progress=5)  # type: ignore[arg-type]
 
 
 def check_close(backend: Backend) -> None:

@@ -121,7 +121,7 @@ def list_dispatches(device: ArrayDevice, work: str, subject: Any) -> list[Dispat
 def find_work(name: str) -> Workload:
     """The work with a name."""
     works = list_works()
-    if name not in works:
+    if not isinstance(name, str) or name not in works:
         raise ArgumentValueError(
             f"warm_up: there is no work {name!r}; there are {', '.join(works)}"
         )
