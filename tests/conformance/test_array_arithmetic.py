@@ -110,7 +110,8 @@ def check_equal(got: Any, expected: Any, ulps: int = 0, where: Any = True, what:
     both_nan = np.isnan(found) & np.isnan(expected)
     with np.errstate(all="ignore"):
         near = np.abs(found - expected) <= ulps * np.abs(np.spacing(expected))
-    good = both_nan | (found == expected) | near | (is_small(found) & is_small(expected)) | ~where
+    defined = np.broadcast_to(where, expected.shape)
+    good = both_nan | (found == expected) | near | (is_small(found) & is_small(expected)) | ~defined
     assert good.all(), (what, found[~good], expected[~good])
 
 

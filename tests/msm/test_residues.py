@@ -74,6 +74,18 @@ def test_halves_whose_digits_carry(gpu: gx.PersistentVulkanBackend, curve: Curve
     check(gpu, curve, [5] * len(scalars), scalars)
 
 
+def test_residues_are_explained_without_slices(
+    gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many points a device adds in residues: these have no buckets for a slice."""
+    monkeypatch.setattr(parts, "copies_late", lambda *_: True)
+    curve = get_named("BN254_G1")
+    points = gpu.to_device(curve.generator * [1, 2, 3])
+    text = str(curve.explain_msm(points, [4, 5, 6]))
+    assert "residues" in text and "slices" not in text and "while" not in text
+    assert curve.msm(points, [4, 5, 6]).to_host() == curve.generator * 32
+
+
 def test_sums_that_are_infinity(gpu: gx.PersistentVulkanBackend, curve: Curve) -> None:
     r = curve.order
     for logs, scalars in (

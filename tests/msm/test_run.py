@@ -67,7 +67,8 @@ def small_parts(new_plans: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def small_slices(new_plans: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scalars of 8 points and more come in two slices, those of 5 to 7 in one, also to a CPU."""
+    """Scalars of 8 points and more come in two slices, those of 5 to 7 in one, also to a CPU, and
+    no points are added in residues, as a GPU adds so few."""
     profile = VendorProfile(late_scalar_points=5, sliced_points=8, f64_sliced_points=8)
     monkeypatch.setattr(msm_parts, "get_profile", lambda _: profile)
     monkeypatch.setattr(msm_parts, "SLICE_MULTIPLE", 2)
@@ -78,6 +79,7 @@ def small_slices(new_plans: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(msm_parts, "copies_late", copies_late_to_gpu)
     monkeypatch.setattr(msm_parts, "choose_tables", lambda *_: 1)  # as for many points
+    monkeypatch.setattr(msm_parts, "plan_residues", lambda *_, **__: None)
 
 
 @pytest.fixture

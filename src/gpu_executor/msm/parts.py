@@ -289,10 +289,11 @@ def choose_slices(points: int, info: DeviceInfo, *, f64_limbs: bool) -> tuple[in
 def _plan_slices(
     curve: CurveKey, plan: MsmPlan, device: ArrayDevice, free_memory: int
 ) -> tuple[int, ...] | None:
-    """The slices of a call in one part; None if its commands are not recorded. There is one slice
-    if the device could not bind the buckets of both, or those of the second by themselves."""
+    """The slices of a call in one part; None in residues, which have no buckets, or if its commands
+    are not recorded. There is one slice if the device could not bind the buckets of both, or those
+    of the second by themselves."""
     info, limits = device.info, device.info.limits
-    if not copies_late(plan.points, plan.batch, info):
+    if plan.in_residues or not copies_late(plan.points, plan.batch, info):
         return None
     f64_limbs = not plan.rounds and choose_f64_limbs(device, curve) is not None
     slices = choose_slices(plan.points, info, f64_limbs=f64_limbs)
