@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from gpu_executor.bench import batch, executor_jobs, persistent, suite
+from gpu_executor.bench import batch, executor_jobs, peers, persistent, suite
 from gpu_executor.bench.measurement import MeasuredRows
+from gpu_executor.bench.peers import OWN
 from gpu_executor.bench.results import BenchmarkResult, read_run
 from gpu_executor.bench.sampled import Sampled
 from gpu_executor.bench.suite import BENCHMARKS, Benchmark, Watch
@@ -25,6 +28,7 @@ from gpu_executor.telemetry.profile import STAGES
 from gpu_executor.vulkan.instance import find_devices
 from gpu_executor.vulkan.one_shot import VulkanSpirvBackend
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
+from tests.support.examples import FOLDER
 
 ALL = [
     "persistent",
@@ -193,6 +197,28 @@ def test_runs_under_other_conditions_are_not_resumed(calls: list[str], tmp_path:
 def test_only_the_named_benchmarks_run(calls: list[str], tmp_path: Path) -> None:
     assert run("--only", "persistent").exit_code == 0
     assert calls == ["first, quick=False"]
+
+
+def test_programs_of_the_user_are_measured_with_the_packages(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Also where the file of a resumed run has the packages alone, and one that fails is named."""
+    monkeypatch.setattr(peers, "list_works", lambda *_: iter(()))
+    monkeypatch.setattr(peers, "list_first_calls", lambda *_: [])
+    file = tmp_path / "all.json"
+    program = f"{sys.executable} {FOLDER / 'peer_program.py'}"
+    arguments = "--quick", "--only", "peers", "--json", str(file)
+    assert run(*arguments).exit_code == 0
+    assert read_run(file).benchmarks["peers"].tables["program_rows"] == []
+    assert run(*arguments, "--resume", "--program", program).exit_code == 0
+    tables = read_run(file).benchmarks["peers"].tables
+    assert {row["package"] for row in tables["program_rows"]} == {OWN, f"NumPy {np.__version__}"}
+    assert "failed" not in {row["state"] for row in tables["program_rows"]}
+    assert "peers: measured at" in run(*arguments, "--resume", "--program", program).output
+    failed = run(*arguments, "--program", f"{sys.executable} -c pass")
+    assert failed.exit_code == 1 and "ended" in failed.output
+    refused = run("--only", "batch", "--program", program)
+    assert refused.exit_code == 2 and "add --only peers" in refused.output
 
 
 @pytest.mark.slow

@@ -517,8 +517,11 @@ def measure_programs(
         )
 
 
-def measure_peers(watch: Watch, *, quick: bool = False) -> PeersMeasurement:
-    """Measure all work by every package, then first calls in fresh processes."""
+def measure_peers(
+    watch: Watch, *, quick: bool = False, programs: Sequence[Sequence[str]] = ()
+) -> PeersMeasurement:
+    """Measure all work by every package, then first calls in fresh processes, then programs of the
+    user, given by their commands."""
     device = select_device()
     sizes = peers.choose_sizes(device, quick=quick)
     left_out: dict[str, str] = {}
@@ -529,7 +532,11 @@ def measure_peers(watch: Watch, *, quick: bool = False) -> PeersMeasurement:
     begun = peers.list_first_calls(opened.states, left_out)
     calls = (peers.measure_first_call(*each, sizes.processes) for each in begun)
     first_calls = list(watch(calls, len(begun), "first calls"))
-    return PeersMeasurement(device, opened.states, rows, left_out, first_calls)
+    found = PeersMeasurement(device, opened.states, rows, left_out, first_calls)
+    if not programs:
+        return found
+    own = measure_programs(watch, programs, quick=quick)
+    return dataclasses.replace(found, programs=own.programs, program_rows=own.program_rows)
 
 
 @dataclass(frozen=True, slots=True)

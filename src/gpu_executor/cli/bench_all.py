@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,14 +18,17 @@ from gpu_executor.bench.results import (
     describe_environment,
     read_run,
 )
-from gpu_executor.bench.suite import BENCHMARKS, Item, select_device
+from gpu_executor.bench.suite import BENCHMARKS, Benchmark, Item, select_device
 from gpu_executor.cli.bench_output import json_option, print_device
+from gpu_executor.cli.options import make_programs_option
 from gpu_executor.cli.output import STDOUT, JsonOutput, console, make_table, print_text
 from gpu_executor.cli.progress import ProgressView, open_progress
 from gpu_executor.common.files import write_atomically
 
 DURATIONS = {True: "2 to 4", False: "5 to 15"}
 """Minutes of all benchmarks, of a quick run and of a full one: on lavapipe with two idle cores."""
+PEERS = "peers"
+"""The benchmark that measures programs of the user too."""
 SAME = ("version", "commit", "machine", "device", "settings")
 """What must be the same for a run to be resumed."""
 
@@ -58,16 +64,27 @@ class SuiteProgress:
     multiple=True,
     help="Benchmarks; all by default.",
 )
+@make_programs_option("Measure a program of yours in `peers`, after the packages;")
 @json_option
-def bench_all(quick: bool, resume: bool, names: Sequence[str], json_file: Path | None) -> None:
+def bench_all(
+    quick: bool,
+    resume: bool,
+    names: Sequence[str],
+    programs: list[list[str]],
+    json_file: Path | None,
+) -> None:
     """Every benchmark, into one file for compare and report."""
+    if programs and names and PEERS not in names:
+        raise click.UsageError(f"--program is measured by {PEERS}: add --only {PEERS}")
     device = select_device()
     run = BenchmarkRun(describe_environment(device), quick)
     if resume:
         run = _resume(run, json_file)
     print_device(device)
     chosen = [each for name, each in BENCHMARKS.items() if not names or name in names]
-    left = [each for each in chosen if not _is_measured(run, each.name)]
+    if programs:
+        chosen = [_with_programs(each, programs) if each.name == PEERS else each for each in chosen]
+    left = [each for each in chosen if not _is_measured(run, each.name, programs)]
     for each in chosen:
         if each not in left:
             console.print(f"{each.name}: measured at {run.benchmarks[each.name].date}, kept")
@@ -92,8 +109,17 @@ def bench_all(quick: bool, resume: bool, names: Sequence[str], json_file: Path |
     file.report()
     if json_file not in (None, STDOUT):
         print_text(f"`gpu-executor report {json_file} -o report.html` draws it.")
-    if any(result.state == "failed" for result in run.benchmarks.values()):
+    failed = _list_failed_programs(run)
+    for program in failed:
+        print_text(f"{program['package']}: {program['reason']}")
+    if failed or any(result.state == "failed" for result in run.benchmarks.values()):
         raise SystemExit(1)
+
+
+def _with_programs(benchmark: Benchmark, programs: Sequence[Sequence[str]]) -> Benchmark:
+    """The benchmark of other packages, which measures programs of the user too."""
+    measure = functools.partial(benchmark.measure, programs=programs)
+    return dataclasses.replace(benchmark, measure=measure)
 
 
 def _resume(run: BenchmarkRun, path: Path | None) -> BenchmarkRun:
@@ -122,8 +148,19 @@ def _estimate(count: int, quick: bool) -> str:
     )
 
 
-def _is_measured(run: BenchmarkRun, name: str) -> bool:
-    return name in run.benchmarks and run.benchmarks[name].state == "measured"
+def _is_measured(run: BenchmarkRun, name: str, programs: Sequence[Sequence[str]]) -> bool:
+    """Whether a run has a benchmark, with programs of the user if some were given."""
+    result = run.benchmarks.get(name)
+    if result is None or result.state != "measured":
+        return False
+    return name != PEERS or not programs or bool(result.tables["programs"])
+
+
+def _list_failed_programs(run: BenchmarkRun) -> list[Mapping[str, Any]]:
+    """The programs of the user that did not work at all."""
+    result = run.benchmarks.get(PEERS)
+    programs = [] if result is None else result.tables.get("programs", [])
+    return [each for each in programs if each["state"] == "failed"]
 
 
 def _save(run: BenchmarkRun, path: Path | None) -> None:

@@ -3,9 +3,6 @@ programs of the user."""
 
 from __future__ import annotations
 
-import os
-import shlex
-import shutil
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -21,7 +18,7 @@ from gpu_executor.bench.program_comparison import TIMEOUT, ProgramRow
 from gpu_executor.bench.program_works import OPERATIONS, ProgramOperation
 from gpu_executor.bench.suite import PeersMeasurement
 from gpu_executor.cli.bench_output import json_option, print_device, report_measurement
-from gpu_executor.cli.options import FiniteRange
+from gpu_executor.cli.options import FiniteRange, make_programs_option
 from gpu_executor.cli.output import (
     console,
     format_milliseconds,
@@ -62,37 +59,9 @@ MAX_LOG_SIZE = 26
 MAX_TIMEOUT = 86_400
 
 
-def _split_commands(
-    _context: click.Context, _option: click.Parameter, texts: tuple[str, ...]
-) -> list[list[str]]:
-    """Programs and their arguments, split as a shell would."""
-    return [_split_command(each) for each in texts]
-
-
-def _split_command(text: str) -> list[str]:
-    try:
-        command = shlex.split(text, posix=os.name == "posix")
-    except ValueError as error:
-        raise click.BadParameter(f"{text!r} cannot be split into words: {error}") from None
-    if not command or shutil.which(command[0]) is None:
-        raise click.BadParameter(
-            f"{text!r} does not begin with a program that can be run. A script without an "
-            "interpreter in its first line needs one here: 'python script.py'."
-        )
-    return command
-
-
 @click.command("peers")
 @click.option("--quick", is_flag=True, help="Few sizes and short times.")
-@click.option(
-    "--program",
-    "programs",
-    metavar="COMMAND",
-    callback=_split_commands,
-    multiple=True,
-    help="Measure a program of yours in place of the packages; repeat it for several. "
-    "docs/benchmarks.md has the protocol.",
-)
+@make_programs_option("Measure a program of yours in place of the packages;")
 @click.option(
     "--operation",
     "operations",

@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import shlex
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -67,6 +69,39 @@ def make_output_argument(name: str) -> Callable[[Command], Command]:
         type=click.Path(dir_okay=False, path_type=Path),
         callback=_check_path,
     )
+
+
+def make_programs_option(help_text: str) -> Callable[[Command], Command]:
+    """The option --program COMMAND of a benchmark: programs of the user, each with its
+    arguments."""
+    return click.option(
+        "--program",
+        "programs",
+        metavar="COMMAND",
+        callback=_split_commands,
+        multiple=True,
+        help=f"{help_text} repeat it for several. docs/benchmarks.md has the protocol.",
+    )
+
+
+def _split_commands(
+    _context: click.Context, _option: click.Parameter, texts: tuple[str, ...]
+) -> list[list[str]]:
+    """Programs and their arguments, split as a shell would."""
+    return [_split_command(each) for each in texts]
+
+
+def _split_command(text: str) -> list[str]:
+    try:
+        command = shlex.split(text, posix=os.name == "posix")
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} cannot be split into words: {error}") from None
+    if not command or shutil.which(command[0]) is None:
+        raise click.BadParameter(
+            f"{text!r} does not begin with a program that can be run. A script without an "
+            "interpreter in its first line needs one here: 'python script.py'."
+        )
+    return command
 
 
 @contextlib.contextmanager
