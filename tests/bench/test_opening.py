@@ -3,6 +3,8 @@ device alone."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 import gpu_executor as gx
@@ -30,7 +32,10 @@ def test_processes_are_measured_in_turns() -> None:
 def test_medians_of_all_rounds_but_the_first_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     turns: list[str] = []
 
-    def run(program: str, argument: str, _environment: object) -> tuple[dict[str, float], str]:
+    def run(
+        program: str, arguments: Sequence[str], _environment: object
+    ) -> tuple[dict[str, float], str]:
+        (argument,) = arguments
         turns.append(argument)
         number = (len(turns) - 1) // 3
         if program is opening.CREATE_ALONE:
@@ -51,10 +56,10 @@ def test_medians_of_all_rounds_but_the_first_are_compared(monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 def test_the_first_msms_are_checked_and_have_targets() -> None:
-    rows = opening.measure_first_msms(["BN254_G1"], rounds=1)
+    rows = opening.measure_first_msms(["BN254_G1"], [5], rounds=1)
     assert [row.what for row in rows] == [
-        "MSM, BN254_G1, no pipelines on disk",
-        "MSM, BN254_G1, pipelines on disk",
+        "MSM, BN254_G1, 2^5, no pipelines on disk",
+        "MSM, BN254_G1, 2^5, pipelines on disk",
     ]
     targets = opening.check_msm_targets(rows)
     assert [each.measured for each in targets] == [row.call_ms / 1e3 for row in rows]
@@ -63,4 +68,4 @@ def test_the_first_msms_are_checked_and_have_targets() -> None:
 
 def test_a_process_that_fails_is_an_error_with_its_message() -> None:
     with pytest.raises(GpuError, match=r"a measuring process failed:[^$]*ZeroDivisionError"):
-        opening._run_process("1 / 0", "", {})
+        opening._run_process("1 / 0", (), {})

@@ -8,6 +8,7 @@ seconds, is measured without that cache too.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import tempfile
@@ -26,6 +27,8 @@ ROUNDS = 11
 MSM_ROUNDS = 2
 """A process without the cache takes seconds."""
 CURVES = ("BLS12_381_G1", "BN254_G1")
+LOG_POINTS = (12,)
+MAX_LOG_POINTS = 22
 MOST_SECONDS_OF_MSM = {"no pipelines on disk": 2.0, "pipelines on disk": 0.3}
 """The most time that the first MSM may take."""
 MOST_SECONDS = 0.15
@@ -113,9 +116,10 @@ curve = getattr(gx.curves, sys.argv[1])
 import_done = time.perf_counter()
 gpu = gx.GpuExecutor("vulkan")
 open_done = time.perf_counter()
-factors = np.array([1, 3, 5, 7])[np.arange(4096) % 4]
-points = gpu.to_device((curve.generator * [1, 3, 5, 7])[np.arange(4096) % 4])
-scalars = curve.scalar_field.random(4096, 1)
+count = 1 << int(sys.argv[2])
+factors = np.arange(count) % 4096
+points = gpu.to_device((curve.generator * list(range(4096)))[factors])
+scalars = curve.scalar_field.random(count, 1)
 ready = time.perf_counter()
 result = curve.msm(points, scalars).to_host()
 done = time.perf_counter()
@@ -166,7 +170,7 @@ def measure_opening(device: DeviceInfo, rounds: int = ROUNDS) -> list[OpeningTim
         environment = _make_environment(Path(folder))
         for turn in range(rounds + 1):
             for name, (program, argument) in programs.items():
-                seconds, text = _run_process(program, argument, environment)
+                seconds, text = _run_process(program, (argument,), environment)
                 printed[name] = printed[name] or text
                 if turn:  # the first turn fills the caches
                     taken[name].append(seconds)
@@ -174,23 +178,26 @@ def measure_opening(device: DeviceInfo, rounds: int = ROUNDS) -> list[OpeningTim
 
 
 def measure_first_msms(
-    curves: Sequence[str] = CURVES, rounds: int = MSM_ROUNDS
+    curves: Sequence[str] = CURVES,
+    log_points: Sequence[int] = LOG_POINTS,
+    rounds: int = MSM_ROUNDS,
 ) -> list[OpeningTimes]:
-    """Measure processes whose first call is an MSM of 2^12 points: the first of all, and one that
-    finds its pipelines on disk. The driver's own cache is off."""
+    """Measure processes whose first call is an MSM of 2^log_points points: the first of all, and
+    one that finds its pipelines on disk. The driver's own cache is off."""
     rows = []
-    for curve in curves:
+    for curve, size in itertools.product(curves, log_points):
         taken: dict[str, list[dict[str, float]]] = {state: [] for state in MOST_SECONDS_OF_MSM}
         printed = dict.fromkeys(MOST_SECONDS_OF_MSM, "")
         for _ in range(rounds):
             with tempfile.TemporaryDirectory() as folder:
                 environment = _make_environment(Path(folder)) | DRIVER_CACHE_OFF
                 for state in MOST_SECONDS_OF_MSM:
-                    seconds, text = _run_process(SUM_POINTS, curve, environment)
+                    arguments = curve, str(size)
+                    seconds, text = _run_process(SUM_POINTS, arguments, environment)
                     printed[state] = printed[state] or text
                     taken[state].append(seconds)
         rows += [
-            _summarize(f"MSM, {curve}, {state}", taken[state], printed[state])
+            _summarize(f"MSM, {curve}, 2^{size}, {state}", taken[state], printed[state])
             for state in MOST_SECONDS_OF_MSM
         ]
     return rows
@@ -237,10 +244,10 @@ def _make_environment(folder: Path) -> dict[str, str]:
 
 
 def _run_process(
-    program: str, argument: str, environment: Mapping[str, str]
+    program: str, arguments: Sequence[str], environment: Mapping[str, str]
 ) -> tuple[dict[str, float], str]:
     """Run a program in a process of its own; return the seconds that it prints, and its stderr."""
-    child = run_python(["-c", program, argument], environment=environment)
+    child = run_python(["-c", program, *arguments], environment=environment)
     if child.returncode:
         raise GpuError(f"a measuring process failed:\n{child.stderr}")
     seconds: dict[str, float] = json.loads(child.stdout)

@@ -26,7 +26,7 @@ LEGEND = (
     "Medians of processes that ran in turns. together: import gpu_executor, open, first call; "
     "NumPy's import comes before. instance, find, device: in vkCreateInstance, "
     "vkEnumeratePhysicalDevices and vkCreateDevice, which are parts of open. The first call of the "
-    "last processes is an MSM of 2^12 points.\n"
+    "last processes is an MSM.\n"
 )
 
 
@@ -41,13 +41,23 @@ LEGEND = (
     show_default=True,
     help="Curves of first MSMs.",
 )
+@click.option(
+    "--sizes",
+    type=click.IntRange(0, opening.MAX_LOG_POINTS),
+    multiple=True,
+    default=opening.LOG_POINTS,
+    show_default=True,
+    help="log2 of the points of first MSMs; repeat it for several.",
+)
 @json_option
-def bench_opening(rounds: int, curves: tuple[str, ...], json_file: Path | None) -> None:
+def bench_opening(
+    rounds: int, curves: tuple[str, ...], sizes: tuple[int, ...], json_file: Path | None
+) -> None:
     """Imports, opening a device and the first call, in new processes."""
     device = suite.select_device()
     print_device(device)
     rows = opening.measure_opening(device, rounds)
-    msms = opening.measure_first_msms(curves)
+    msms = opening.measure_first_msms(curves, sizes)
     targets = opening.check_targets(rows) + opening.check_msm_targets(msms)
     rows += msms
     measured = MeasuredRows(device, rows, targets=targets)
