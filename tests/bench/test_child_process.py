@@ -6,6 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+
+import pytest
 
 from gpu_executor.bench.child_process import hide_interrupts_from_children, run_python
 
@@ -21,6 +24,16 @@ def test_a_process_is_outside_the_group_of_the_terminal() -> None:
     assert (value, done.returncode) == ("y", 0)
 
 
+@pytest.fixture
+def interrupts() -> Iterator[None]:
+    """Interrupts raise `KeyboardInterrupt`, also where the tests run in the background and ignore
+    them, as a process and its children do under nohup."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupts")
 def test_processes_started_meanwhile_get_no_interrupt() -> None:
     with hide_interrupts_from_children():
         hidden = subprocess.run(
