@@ -67,6 +67,8 @@ def test_shapes_and_axes_that_do_not_fit(gpu: Gpu) -> None:
         x[0].__iadd__(x)
     with pytest.raises(ArgumentShapeError, match="axis 2 is not one of the 2 axes"):
         x.sum(axis=2)
+    with pytest.raises(ArgumentShapeError, match="axis is 0, and the array has no axes"):
+        x[0, 0].sum(axis=0)
     with pytest.raises(ArgumentValueError, match="repeated axis"):
         x.sum(axis=(0, 0))
 

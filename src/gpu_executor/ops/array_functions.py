@@ -398,6 +398,10 @@ def _parse_axes(axis: Any, ndim: int) -> tuple[int, ...]:
     if not all(map(is_integer, given)):
         raise ArgumentTypeError(f"axis is {axis!r}; it is an integer, a tuple of integers or None")
     for each in given:
+        if not ndim:
+            raise ArgumentShapeError(
+                f"axis is {axis}, and the array has no axes: leave axis out, or pass ()"
+            )
         if not -ndim <= each < ndim:
             raise ArgumentShapeError(
                 f"axis {each} is not one of the {ndim} axes of the array; axes are -{ndim} to "
