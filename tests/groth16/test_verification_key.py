@@ -16,7 +16,7 @@ from gpu_executor.errors import ArgumentTypeError, ProofFileError
 from gpu_executor.groth16.point_json import format_point
 from gpu_executor.groth16.proof_curve import CURVE_NAMES, get_proof_curve
 from gpu_executor.groth16.verification_key import VerificationKey
-from gpu_executor.groth16.zkey_file import COEFFICIENT, ZkeyFile, write_zkey
+from gpu_executor.groth16.zkey_file import COEFFICIENT, KeyArrays, ZkeyFile, write_zkey
 from gpu_executor.ops.host_points import get_arithmetic
 from tests.support.toy_proofs import make_toy_setup
 
@@ -69,9 +69,8 @@ def write_toy_zkey(path: Path, key: VerificationKey) -> None:
     g1, g2 = get_arithmetic(key.curve.g1.key), get_arithmetic(key.curve.g2.key)
     count = len(key.ic)
     no_points = g1.store([None] * count, (count,))
-    write_zkey(
-        path,
-        key.curve,
+    arrays = KeyArrays(
+        curve=key.curve,
         alpha1=g1.store([key.alpha1], ()),
         beta1=g1.store([key.alpha1], ()),
         beta2=g2.store([key.beta2], ()),
@@ -86,6 +85,7 @@ def write_toy_zkey(path: Path, key: VerificationKey) -> None:
         h=g1.store([None] * 4, (4,)),
         coefficients=np.zeros(0, COEFFICIENT),
     )
+    write_zkey(path, arrays)
 
 
 def test_the_pairing_in_a_file_is_not_needed() -> None:

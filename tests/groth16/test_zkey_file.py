@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from pathlib import Path
 from typing import Any
@@ -216,16 +217,11 @@ def test_coordinates_of_the_header_are_checked_at_once(tmp_path: Path) -> None:
 # --- writing ---
 
 
-def get_arguments(key: ZkeyFile) -> dict[str, Any]:
-    fields = (*HEADER_POINTS, *POINT_SECTIONS, "coefficients")
-    return {field: getattr(key, field) for field in fields}
-
-
 @pytest.mark.parametrize("name", ["bn128", "bls12381"])
 def test_a_written_key_has_the_bytes_of_the_format(tmp_path: Path, name: str) -> None:
     content = make(name)
     key = ZkeyFile.open(write(tmp_path / "in", content))
-    write_zkey(tmp_path / "out", key.curve, **get_arguments(key))
+    write_zkey(tmp_path / "out", key)
     assert (tmp_path / "out").read_bytes() == content
 
 
@@ -247,5 +243,5 @@ def test_arrays_that_make_no_key(
 ) -> None:
     key = ZkeyFile.open(write(tmp_path / "in", make()))
     with pytest.raises(error, match=next(iter(change))):
-        write_zkey(tmp_path / "out", key.curve, **{**get_arguments(key), **change})
+        write_zkey(tmp_path / "out", dataclasses.replace(key, **change))
     assert not (tmp_path / "out").exists()

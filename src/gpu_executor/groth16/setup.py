@@ -28,7 +28,13 @@ from gpu_executor.groth16.key_device import list_devices
 from gpu_executor.groth16.proof_curve import ProofCurve, get_generator
 from gpu_executor.groth16.r1cs_file import R1cs, R1csMatrix
 from gpu_executor.groth16.sections import PathLike, Points
-from gpu_executor.groth16.zkey_file import COEFFICIENT, MAX_LOG_DOMAIN, Coefficients, write_zkey
+from gpu_executor.groth16.zkey_file import (
+    COEFFICIENT,
+    MAX_LOG_DOMAIN,
+    Coefficients,
+    KeyArrays,
+    write_zkey,
+)
 from gpu_executor.msm.fixed_base import FixedBase
 from gpu_executor.ops.indexing import gather_rows
 from gpu_executor.ops.scans import make_elements
@@ -39,24 +45,9 @@ SCALAR_WORDS = 8
 SECRETS = ("tau", "alpha", "beta", "delta")
 
 
-@dataclass(frozen=True, eq=False)
-class UnsafeKey:
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class UnsafeKey(KeyArrays):
     """A proving key whose secrets are known. Its arrays are those of a .zkey file."""
-
-    curve: ProofCurve
-    alpha1: Points
-    beta1: Points
-    beta2: Points
-    gamma2: Points
-    delta1: Points
-    delta2: Points
-    ic: Points
-    a: Points
-    b1: Points
-    b2: Points
-    c: Points
-    h: Points
-    coefficients: Coefficients
 
     def save(self, path: PathLike) -> None:
         """Write the key to a .zkey file, which snarkjs reads too.
@@ -64,10 +55,7 @@ class UnsafeKey:
         Args:
             path (str | Path): The file, which is replaced in one step.
         """
-        arrays = {
-            name: getattr(self, name) for name in self.__dataclass_fields__ if name != "curve"
-        }
-        write_zkey(path, self.curve, **arrays)
+        write_zkey(path, self)
 
     def __repr__(self) -> str:
         return f"<UnsafeKey of {len(self.a):,} signals, {self.curve.name}: its secrets are known>"

@@ -56,39 +56,46 @@ multiplied by R^2 = 2^512, modulo r."""
 HEADER_POINTS = ("alpha1", "beta1", "beta2", "gamma2", "delta1", "delta2")
 
 
-@dataclass(frozen=True, eq=False)
-class ZkeyFile:
-    """A proving key, mapped into memory. Arrays are read-only views, whose memory may be
-    unaligned."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class KeyArrays:
+    """The arrays of a proving key. Points are words of affine points in Montgomery form."""
 
-    file: SectionFile
     curve: ProofCurve
-    n_vars: int
-    """Signals of the circuit, the constant 1 included."""
-    n_public: int
-    """Public signals, without the constant."""
-    domain_size: int
-    """A power of two above the number of constraints and public signals."""
     alpha1: Points
+    """The points whose names end with 1 are in G1, those with 2 in G2."""
     beta1: Points
     beta2: Points
     gamma2: Points
     delta1: Points
     delta2: Points
     ic: Points
-    """n_public + 1 points of G1, for the verifier."""
+    """The points of the public signals in G1, for the verifier; that of the constant 1 first."""
     a: Points
-    """n_vars points of G1."""
+    """The points of A in G1, one for each signal."""
     b1: Points
-    """n_vars points of G1."""
+    """The points of B in G1, one for each signal."""
     b2: Points
-    """n_vars points of G2."""
+    """The points of B in G2, one for each signal."""
     c: Points
-    """n_vars - n_public - 1 points of G1."""
+    """The points of the private signals in G1."""
     h: Points
-    """domain_size points of G1."""
+    """The points of the quotient in G1, one for each row of the domain."""
     coefficients: Coefficients
     """The entries of A and B, of dtype `COEFFICIENT`."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ZkeyFile(KeyArrays):
+    """A proving key, mapped into memory. Arrays are read-only views, whose memory may be
+    unaligned."""
+
+    file: SectionFile
+    n_vars: int
+    """Signals of the circuit, the constant 1 included."""
+    n_public: int
+    """Public signals, without the constant."""
+    domain_size: int
+    """A power of two above the number of constraints and public signals."""
 
     @property
     def log_domain(self) -> int:
@@ -224,61 +231,33 @@ def _view_coefficients(file: SectionFile) -> Coefficients:
     return file.view(COEFFICIENTS, COEFFICIENT, (count,), 4)
 
 
-def write_zkey(
-    path: PathLike,
-    curve: ProofCurve,
-    *,
-    alpha1: Points,
-    beta1: Points,
-    beta2: Points,
-    gamma2: Points,
-    delta1: Points,
-    delta2: Points,
-    ic: Points,
-    a: Points,
-    b1: Points,
-    b2: Points,
-    c: Points,
-    h: Points,
-    coefficients: Coefficients,
-) -> None:
-    """Write a key in the order of sections that snarkjs writes, without contributions. Points are
-    words of affine points in Montgomery form; their numbers determine the header.
+def write_zkey(path: PathLike, key: KeyArrays) -> None:
+    """Write a key in the order of sections that snarkjs writes, without contributions. The numbers
+    of points determine the header.
 
     Args:
         path (str | Path): The file, which is replaced in one step.
-        curve (ProofCurve): The curve of the points.
-        alpha1 (array): alpha in G1.
-        beta1 (array): beta in G1.
-        beta2 (array): beta in G2.
-        gamma2 (array): gamma in G2.
-        delta1 (array): delta in G1.
-        delta2 (array): delta in G2.
-        ic (array): The points of the public signals, that of the constant 1 first.
-        a (array): The points of A in G1, one for each signal.
-        b1 (array): The points of B in G1, one for each signal.
-        b2 (array): The points of B in G2, one for each signal.
-        c (array): The points of the private signals in G1.
-        h (array): The points of the quotient in G1, one for each row of the domain.
-        coefficients (array): The entries of A and B, of dtype `COEFFICIENT`.
+        key (KeyArrays): The curve and the arrays of the key.
     """
-    header_points = (alpha1, beta1, beta2, gamma2, delta1, delta2)
+    curve = key.curve
+    header_points = [getattr(key, name) for name in HEADER_POINTS]
     for name, point in zip(HEADER_POINTS, header_points, strict=True):
         _check_words(name, point, _get_group(curve, name), ())
-    n_vars, n_public, domain = len(a), len(ic) - 1, len(h)
+    n_vars, n_public, domain = len(key.a), len(key.ic) - 1, len(key.h)
     if not 0 <= n_public < n_vars:
         raise ArgumentValueError(
-            f"ic has {len(ic):,} points and a has {n_vars:,}; ic must have at least one, and not "
-            "more than a"
+            f"ic has {len(key.ic):,} points and a has {n_vars:,}; ic must have at least one, and "
+            "not more than a"
         )
     if not domain or domain & (domain - 1):
         raise ArgumentValueError(f"h has {domain:,} points; it must be a power of two")
-    _check_words("ic", ic, curve.g1, (n_public + 1,))
-    _check_words("a", a, curve.g1, (n_vars,))
-    _check_words("b1", b1, curve.g1, (n_vars,))
-    _check_words("b2", b2, curve.g2, (n_vars,))
-    _check_words("c", c, curve.g1, (n_vars - n_public - 1,))
-    _check_words("h", h, curve.g1, (domain,))
+    _check_words("ic", key.ic, curve.g1, (n_public + 1,))
+    _check_words("a", key.a, curve.g1, (n_vars,))
+    _check_words("b1", key.b1, curve.g1, (n_vars,))
+    _check_words("b2", key.b2, curve.g2, (n_vars,))
+    _check_words("c", key.c, curve.g1, (n_vars - n_public - 1,))
+    _check_words("h", key.h, curve.g1, (domain,))
+    coefficients = key.coefficients
     if coefficients.dtype != COEFFICIENT or coefficients.ndim != 1:
         raise ArgumentTypeError(
             f"coefficients must be a flat array of {COEFFICIENT}, not {coefficients.dtype} with "
@@ -292,12 +271,12 @@ def write_zkey(
         (PROTOCOL, [struct.pack("<I", GROTH16)]),
         (HEADER, header),
         (COEFFICIENTS, [struct.pack("<I", len(coefficients)), coefficients]),
-        (IC, [ic]),
-        (H, [h]),
-        (C, [c]),
-        (A, [a]),
-        (B1, [b1]),
-        (B2, [b2]),
+        (IC, [key.ic]),
+        (H, [key.h]),
+        (C, [key.c]),
+        (A, [key.a]),
+        (B1, [key.b1]),
+        (B2, [key.b2]),
         (CONTRIBUTIONS, [bytes(64), struct.pack("<I", 0)]),  # the hash of the circuit; none
     ]
     write_sections(path, MAGIC, VERSION, sections)
