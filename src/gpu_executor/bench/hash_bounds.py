@@ -129,7 +129,9 @@ class ChainSizes:
     length: int
 
 
-GPU_CHAINS, CPU_CHAINS = ChainSizes(1 << 20, 1024), ChainSizes(1 << 10, 64)
+GPU_CHAINS, CPU_CHAINS = ChainSizes(1 << 20, 1024), ChainSizes(1 << 12, 256)
+"""With 2^10 invocations of 64 steps the dispatch took half of the time on lavapipe: SHA-256 was 1.7
+times as fast as its bound."""
 
 
 @dataclass(frozen=True, slots=True)
