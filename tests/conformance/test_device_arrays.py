@@ -13,7 +13,7 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.backend import Backend
-from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
+from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, ElementRangeError
 from tests.conformance.conftest import SWIFTSHADER, list_able, open_under_test, without_swiftshader
 from tests.support.contract_kernels import expect_scaled, expect_step, scale, step
 from tests.support.jobs import ADD_U32, FQ_ADD, TOO_LARGE, field_job
@@ -262,3 +262,24 @@ def test_device_arrays_are_counted_as_memory_in_use(backend: Backend) -> None:
     del array
     backend.synchronize()
     assert backend.stats().memory_use.in_use["device arrays"] <= before
+
+
+# --- words of elements ---
+
+
+def test_words_on_a_device_become_elements(backend: Backend) -> None:
+    numbers = np.array([[0, 1, 2], [3, 4, SMALL_FIELD.modulus - 1]], np.uint32)
+    there = backend.to_device(numbers)
+    elements = SMALL_FIELD.from_words(there[:, ::2], "canonical")
+    there[...] = 7
+    assert elements.on_device
+    assert elements.tolist() == numbers[:, ::2].tolist()
+    powers = SMALL_FIELD.from_words(backend.to_device(numbers), "montgomery") * (1 << 32)
+    assert powers.tolist() == numbers.tolist()
+    numbers[1] = SMALL_FIELD.modulus
+    with pytest.raises(ElementRangeError, match="element 3 of argument 0"):
+        SMALL_FIELD.from_words(backend.to_device(numbers), "canonical")
+    with pytest.raises(ArgumentTypeError, match="expected elements of uint32, found float32"):
+        SMALL_FIELD.from_words(backend.to_device(numbers.astype("f4")), "canonical")
+    with pytest.raises(ArgumentShapeError, match="the last axis holds the 4 columns"):
+        FIELD.from_words(backend.to_device(np.zeros((1, 3), np.uint64)), "canonical")

@@ -214,6 +214,31 @@ def test_a_field_is_called_to_encode() -> None:
             FR(values)
 
 
+@pytest.mark.parametrize("field", [MERSENNE31, FR, FULL96], ids=lambda field: field.name)
+def test_words_on_a_device_are_checked_there(gpu: Gpu, field: Field) -> None:
+    """In large arrays too, and in a graph, whose result is asked for later."""
+    elements = field.random(3000, seed=1)
+    canonical = np.array(elements.numpy())
+    there = gpu.to_device(canonical)
+    assert field.equal(field.from_words(there, "canonical").to_host(), elements).all()
+    with gpu.graph() as graph:
+        doubled = field.from_words(there, "canonical") * 2
+    graph()
+    assert field.equal(doubled.to_host(), elements * 2).all()
+    one_too_large = (1 << 8 * field.prime.element_bytes) - 1
+    large = np.frombuffer(
+        one_too_large.to_bytes(field.prime.element_bytes, "little"), canonical.dtype
+    )
+    for index in (2999, 1234):
+        canonical[index] = large if canonical.ndim > 1 else large[0]
+        with pytest.raises(ElementRangeError, match=f"element {index} of"):
+            field.from_words(gpu.to_device(canonical), "canonical")
+    there[...] = gpu.to_device(canonical)
+    graph()
+    with pytest.raises(ElementRangeError, match="element 1234 of"):
+        doubled.numpy()
+
+
 @pytest.mark.parametrize("field", [FR, GOLDILOCKS, BABYBEAR, FULL96], ids=lambda field: field.name)
 def test_a_seed_gives_the_same_random_elements_everywhere(gpu: Gpu, field: Field) -> None:
     host = field.random((3, 5), seed=7)

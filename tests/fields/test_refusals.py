@@ -247,7 +247,7 @@ def test_wrong_types_raise_errors_of_the_package(gpu: Gpu) -> None:
         lambda: Field(7.0),  # type: ignore[arg-type]
         lambda: Field("7"),  # type: ignore[arg-type]
         lambda: BABYBEAR.from_words([1, 2], "canonical"),  # type: ignore[arg-type]
-        lambda: BABYBEAR.from_words(x.data, "montgomery"),  # type: ignore[arg-type]
+        lambda: BABYBEAR.from_words(x, "montgomery"),  # type: ignore[arg-type]
         lambda: host.reshape(3),
         lambda: make_array(gpu, "device", BABYBEAR, []).reshape(0, -1),
     ]

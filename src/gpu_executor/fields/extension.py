@@ -35,7 +35,7 @@ from gpu_executor.fields.folding import fold_values
 from gpu_executor.fields.layout_array import check_one_place
 from gpu_executor.kernel import Kernel
 from gpu_executor.ops import elementwise, extensions
-from gpu_executor.ops.elementwise import ElementData, Words
+from gpu_executor.ops.elementwise import ElementData
 from gpu_executor.ops.transforms import Order
 from gpu_executor.primes import Extension, Prime, PrimeOrExtension, encoding, extension, words
 from gpu_executor.primes.extension import Scalar
@@ -312,7 +312,7 @@ class ExtensionField(FiniteField[ExtensionArray]):
         drawn = self.prime_field.random((*lengths, *self.layout.degrees), seed, device=device)
         return self._wrap(drawn.data, drawn.form)
 
-    def _check_words(self, data: Words) -> None:
+    def _check_words(self, data: ElementData) -> None:
         axes = self.layout.element_shape
         if data.shape[max(data.ndim - len(axes), 0) :] != axes:
             raise ArgumentShapeError(

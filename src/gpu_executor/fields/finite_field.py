@@ -43,8 +43,8 @@ from gpu_executor.fields.numpy_functions import (
     pad,
 )
 from gpu_executor.ops import elementwise, indexing
-from gpu_executor.ops.elementwise import ElementData, Words
-from gpu_executor.primes import ElementLayout, Form, Prime, PrimeOrExtension, words
+from gpu_executor.ops.elementwise import ElementData
+from gpu_executor.primes import ElementLayout, Form, Prime, PrimeOrExtension
 from gpu_executor.primes.extension import Scalar
 
 if TYPE_CHECKING:
@@ -558,30 +558,35 @@ class FiniteField(ByIdentity, ABC, Generic[A]):
         """
         return self._check(array).ints()
 
-    def from_words(self, data: Words, form: Form) -> A:
-        """Elements on the host from a copy of their words, in the form that the caller states.
+    def from_words(self, data: ElementData, form: Form) -> A:
+        """Elements from a copy of their words, in the form that the caller states: on the host, or
+        on the device that a device array is on.
 
         Args:
-            data (numpy.ndarray): Words of shape (..., words of an element), each element below the
-                modulus.
+            data (numpy.ndarray | DeviceArray): Words of shape (..., words of an element), each
+                element below the modulus.
             form (str): "canonical", as `array.numpy()` has them, or "montgomery".
         """
         self.check_form(form)
-        if not isinstance(data, np.ndarray):
+        if not isinstance(data, np.ndarray | DeviceArray):
             raise ArgumentTypeError(
-                f"{self.name}: words must be a NumPy array, not {type(data).__name__}"
+                f"{self.name}: words must be a NumPy array or a device array, not "
+                f"{type(data).__name__}"
             )
         if is_masked(data):
             raise ArgumentTypeError(
                 f"{self.name}: words is a masked array, and fields ignore masks; pass its .data, "
                 "or .filled(value)"
             )
+        self._check_words(data)
+
+        def make_error(index: int) -> ElementRangeError:
+            return ElementRangeError(self.name, 0, index * self.prime.words // self.layout.words)
+
         # What was checked must not change any more: an operation takes the elements to be below p.
-        own = np.array(data)
-        self._check_words(own)
-        bad = words.first_not_below(self.prime, own)
-        if bad is not None:
-            raise ElementRangeError(self.name, 0, bad * self.prime.words // self.layout.words)
+        own = elementwise.copy_checked(self.prime, data, make_error)
+        if isinstance(own, DeviceArray) and not own.storage.device.is_recording:
+            own.storage.device.check(own)
         return self._wrap(own, form)
 
     def check_form(self, form: Form) -> None:
@@ -594,7 +599,7 @@ class FiniteField(ByIdentity, ABC, Generic[A]):
         if form == "montgomery" and self.form == "canonical":
             raise ArgumentTypeError(explain_single_form(self.layout))
 
-    def _check_words(self, data: Words) -> None:
+    def _check_words(self, data: ElementData) -> None:
         """Raise unless the last axes are those of an element, apart from the prime's."""
 
     def zeros(self, shape: int | Sequence[int]) -> A:

@@ -225,6 +225,7 @@ def _make_transform_kernel(
 # --- bytes ---
 
 _ENCODING_ARRAYS = {
+    "checked_copy": ("e", "e"),
     "from_bytes": ("e", "e"),
     "to_bytes": ("e", "e"),
     "right_side": ("ee", "eew"),
@@ -238,8 +239,8 @@ _ENCODING_ARRAYS = {
 
 @functools.cache
 def encoding_kernel(prime: Prime, name: str) -> Kernel:
-    """Return the kernel `glsl/encodings/<name>.comp`, for primes of the family `wide`. `from_bytes`
-    has a status word.
+    """Return the kernel `glsl/encodings/<name>.comp`, for primes of the family `wide`, and
+    `checked_copy` for every prime. It and `from_bytes` have a status word.
     """
     inputs, outputs = _ENCODING_ARRAYS[name]
     return _make_kernel(
@@ -249,7 +250,7 @@ def encoding_kernel(prime: Prime, name: str) -> Kernel:
         inputs=len(inputs),
         outputs=len(outputs),
         types=inputs + outputs,
-        status=name == "from_bytes",
+        status=name in ("checked_copy", "from_bytes"),
     )
 
 

@@ -22,6 +22,7 @@ from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.catalogue import find_zero_kernel
 from gpu_executor.kernels.elements import element_kernel
 from gpu_executor.kernels.families import PACK_BYTES, family
+from gpu_executor.kernels.passes import encoding_kernel
 from gpu_executor.ops.operation import Operation, operation
 from gpu_executor.primes import ElementLayout, Form, Prime, words
 
@@ -139,6 +140,45 @@ def _forbid_zeros_by_steps(
         ]
     )
     return result
+
+
+@operation
+def copy_checked(
+    prime: Prime, data: ElementData, make_error: Callable[[int], Exception]
+) -> ElementData:
+    """A copy of words as elements of a prime. `make_error` gets the index of the first element that
+    is not below the modulus.
+
+    The error is raised here for arrays on the host. On a device, fetching the copy raises it, or an
+    array computed from it.
+    """
+    own = np.array(data)
+    bad = words.first_not_below(prime, own)
+    if bad is not None:
+        raise make_error(bad)
+    return own
+
+
+@copy_checked.by_steps
+def _copy_checked_by_steps(
+    prime: Prime, data: DeviceArray, make_error: Callable[[int], Exception]
+) -> DeviceArray:
+    device: ArrayDevice = data.storage.device
+    words.check_layout(prime, data)
+    made = device.empty(data.shape, prime.column_dtype)
+    count = count_elements(prime, data)
+    if count:
+        dispatch = Dispatch(
+            encoding_kernel(prime, "checked_copy"),
+            (data, made),
+            count,
+            grid_stride=True,
+            guarded=(made,),
+            make_error=make_error,
+            elementwise=1,
+        )
+        device.submit([dispatch])
+    return made
 
 
 # --- views ---

@@ -133,6 +133,13 @@ def power(prime: Prime, a: Elements, exponent: int, form: Form) -> Elements:
 
 def element_rows(prime: Prime, array: Elements) -> Elements:
     """Return the array reshaped to one row per element; a view if the strides allow it."""
+    check_layout(prime, array)
+    return array.reshape(-1, prime.columns)
+
+
+def check_layout(prime: Prime, array: Any) -> None:
+    """Raise unless an array of the host or of a device has the dtype and the last axis of elements
+    of a prime."""
     if array.dtype != prime.column_dtype:
         raise ArgumentTypeError(
             f"{prime.name}: expected elements of {prime.column_dtype}, found {array.dtype}"
@@ -142,7 +149,6 @@ def element_rows(prime: Prime, array: Elements) -> Elements:
             f"{prime.name}: the last axis holds the {prime.columns} columns of an element, but the "
             f"shape is {array.shape}"
         )
-    return array.reshape(-1, prime.columns)
 
 
 def _split_into_blocks(count: int) -> Iterable[slice]:
