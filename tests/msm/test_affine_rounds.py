@@ -229,7 +229,7 @@ def test_bytes_per_product_are_measured(
     there = gpu.to_device(np.array([3, 1, 2], np.uint32))
     with gx.graph(there) as graph:
         ascending = gx.ops.sort(there)
-        assert measure_bytes_per_product(device) > 0
+        assert (measure_bytes_per_product(device) or 0) > 0
     graph(np.array([9, 7, 8], np.uint32))
     assert ascending.numpy().tolist() == [7, 8, 9]
     monkeypatch.setattr(device_trials, "WARM_UP_SECONDS", 0)
@@ -247,4 +247,4 @@ def test_no_memory_to_measure_means_no_rounds(
 
     device = get_device_memory(gpu)
     monkeypatch.setattr(device, "empty", refuse)
-    assert measure_bytes_per_product(device) == 0
+    assert measure_bytes_per_product(device) is None

@@ -172,7 +172,7 @@ class OwnProgram(PeerProgram):
         operation = getattr(field, name)
 
         def compute() -> Any:
-            x, y = (self._gpu.to_device(field.from_words(each, "canonical")) for each in (a, b))
+            x, y = (field.from_words(self._gpu.to_device(each), "canonical") for each in (a, b))
             return operation(x, y).numpy()
 
         return PreparedWork(compute)

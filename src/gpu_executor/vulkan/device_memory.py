@@ -35,7 +35,7 @@ from gpu_executor.steps.storage import DeviceStorage
 from gpu_executor.vulkan.command_stream import CommandStream
 from gpu_executor.vulkan.cuda_exchange import CudaExchange
 from gpu_executor.vulkan.device_storage import MappedStatusWord, VulkanStorage
-from gpu_executor.vulkan.device_trials import measure_bytes_per_product, try_f64_limbs
+from gpu_executor.vulkan.device_trials import TrialFile, measure_bytes_per_product, try_f64_limbs
 from gpu_executor.vulkan.mapped_arrays import (
     BufferRange,
     MappedArrays,
@@ -118,6 +118,7 @@ class DeviceMemory(StepDevice):
         mapped: MappedArrays,
         recycled: RecycledResults,
         idle_memory: IdleMemory,
+        trials: TrialFile,
     ) -> None:
         super().__init__(
             resources.device.info,
@@ -141,6 +142,7 @@ class DeviceMemory(StepDevice):
         self._cache: LruCache[Hashable, _CachedValue] = LruCache()
         self._cache_lock = threading.RLock()
         self._tables = _TableMemory()
+        self._trials = trials
         register_fork_handler(self._disown_after_fork)
 
     @functools.cached_property
@@ -150,8 +152,10 @@ class DeviceMemory(StepDevice):
 
     @functools.cached_property
     def bytes_per_product(self) -> float:
-        """The bytes that kernels move in the time of a 255-bit product on integer limbs."""
-        return measure_bytes_per_product(self)
+        """The bytes that kernels move in the time of a 255-bit product on integer limbs; 0 if there
+        was no memory to measure it."""
+        found = self._trials.find("bytes_per_product", lambda: measure_bytes_per_product(self))
+        return found or 0.0
 
     @property
     def closed(self) -> bool:

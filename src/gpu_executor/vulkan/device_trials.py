@@ -5,12 +5,20 @@
   on. The first product of a large prime took an NVIDIA H200 0.26 s with everything that is made and
   tried for it, the next one 0.5 ms.
 - How many bytes its kernels move in the time of a product.
+
+A file of the cache folder keeps the second answer for later processes (`TrialFile`): without it the
+first MSM of 2^20 points took every process 0.4 s longer. Results depend on the first answer, so no
+file is trusted with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import logging
+import math
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from time import perf_counter
 from typing import Protocol
 
@@ -18,10 +26,13 @@ import numpy as np
 
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.calls.dispatch import ArrayCopy, ArrayDevice, Dispatch, Step
+from gpu_executor.common.files import MAX_JSON_BYTES, parse_json, read_own_file, write_atomically
+from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import OutOfMemoryError
 from gpu_executor.kernels.passes import scan_kernel
 from gpu_executor.primes import BLS12_381_FR, words
 from gpu_executor.vulkan.command_stream import CommandStream
+from gpu_executor.vulkan.disk_cache import fingerprint
 
 F64_LIMB_FEATURES = frozenset({"shaderInt64", "shaderFloat64", "shaderRoundingModeRTZFloat64"})
 TRIAL_POINTS, TRIAL_COEFFICIENTS = 1 << 17, 256
@@ -36,6 +47,53 @@ are compared with products after it only."""
 COPIED_BYTES, COPIES = 1 << 28, 4
 """Copies are tried with several of them in a row, so that their submission takes little of it."""
 WORD = np.dtype(np.uint32)
+VERSION = 1
+"""The version of the file, and of what is tried."""
+log = logging.getLogger("gpu_executor.vulkan")
+
+
+class TrialFile:
+    """Answers of a device and its driver that results do not depend on, in a file or nowhere. Safe
+    from several threads and processes: what two of them find, either of them may write."""
+
+    def __init__(self, folder: Path | None, info: DeviceInfo) -> None:
+        """`folder` is the cache folder; with None nothing is read or written."""
+        self.path: Path | None = None
+        if folder is not None:
+            self.path = folder / f"trials-v{VERSION}-{fingerprint(info)}.json"
+
+    def find(self, name: str, ask: Callable[[], float | None]) -> float | None:
+        """The stored answer, or else that of `ask`, which is stored. None is no answer."""
+        stored = self._read().get(name)
+        if stored is not None:
+            return stored
+        answer = ask()
+        if self.path is not None and answer is not None:
+            text = json.dumps({**self._read(), name: answer})
+            try:
+                write_atomically(self.path, text.encode())
+            except OSError as error:
+                log.warning("the trials of the device were not stored: %s", error)
+        return answer
+
+    def _read(self) -> dict[str, float]:
+        """All stored answers that can be one."""
+        if self.path is None:
+            return {}
+        try:
+            content = parse_json(read_own_file(self.path, MAX_JSON_BYTES).decode())
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            log.warning("%s is not read and will be replaced: %s", self.path, error)
+            return {}
+        if not isinstance(content, dict):
+            return {}
+        return {
+            name: float(value)
+            for name, value in content.items()
+            if type(value) in (int, float) and 0 <= value < math.inf
+        }
 
 
 class TriedDevice(ArrayDevice, Protocol):
@@ -58,14 +116,14 @@ def try_f64_limbs(device: TriedDevice) -> bool:
     return np.array_equal(with_integers, with_f64_limbs) and f64_time < integers_time
 
 
-def measure_bytes_per_product(device: TriedDevice) -> float:
-    """The bytes that a copy reads and writes in the time of a 255-bit product on integer limbs; 0
-    if there is no memory to try it."""
+def measure_bytes_per_product(device: TriedDevice) -> float | None:
+    """The bytes that a copy reads and writes in the time of a 255-bit product on integer limbs;
+    None if there is no memory to try it."""
     with device.pause_capture():
         try:
             source, target = (device.empty((COPIED_BYTES // 4,), WORD) for _ in range(2))
         except OutOfMemoryError:
-            return 0.0
+            return None
         works, _ = _make_polynomials(device, [False])
         copies: list[Step] = [ArrayCopy(source, target)] * COPIES
         begun = perf_counter()

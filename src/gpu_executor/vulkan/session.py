@@ -42,6 +42,7 @@ from gpu_executor.vulkan.copy_threads import CopyThreads
 from gpu_executor.vulkan.descriptors import DescriptorPools
 from gpu_executor.vulkan.device import Device, QueueAddress
 from gpu_executor.vulkan.device_memory import DeviceMemory
+from gpu_executor.vulkan.device_trials import TrialFile
 from gpu_executor.vulkan.disk_cache import PipelineFiles, read_calibration, write_calibration
 from gpu_executor.vulkan.instance import choose_device, open_instance
 from gpu_executor.vulkan.mapped_arrays import (
@@ -131,7 +132,11 @@ class Session:
             self._recycled = RecycledResults(self._memory, self.mapped, self.info)
             opened.callback(self._recycled.clear)
             self.device_memory = DeviceMemory(
-                self.resources, self.mapped, self._recycled, self._idle_memory
+                self.resources,
+                self.mapped,
+                self._recycled,
+                self._idle_memory,
+                TrialFile(settings.cache_dir if keep else None, self.info),
             )
             opened.callback(self.device_memory.close)
             self._memory.reclaim = self._release_unused
