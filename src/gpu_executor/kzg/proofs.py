@@ -192,14 +192,19 @@ def evaluate_sent(
     blobs: ByteRows, values: FieldArray, z: Sequence[int], setup: TrustedSetup
 ) -> list[int]:
     """`evaluate` for at most `MAX_BLOBS` blobs, whose values have been sent to the device."""
-    y = setup.get(_make_evaluator)(values, _encode_points(z, setup))
-    _replace_roots(y, values, z, setup)
+    points = FieldArray(
+        BLS12_381_FR, setup.gpu.to_device(BLS12_381_FR.encode(z).words()), "canonical"
+    )
+    sums = setup.get(_make_evaluator)(values, points)
     try:
-        found: list[int] = y.tolist()
+        found: list[int] = sums.tolist()
     finally:
-        # After the values, so that nothing is waited for twice. An error of the elements is the
-        # error of y, too, and here it has the number of the blob.
+        # After the sums, so that nothing is waited for twice. An error of the elements is the
+        # error of the sums, too, and here it has the number of the blob.
         blobs.check_elements(values)
+    p, roots = BLS12_381_FR.modulus, setup.get(_list_roots)
+    for row, (at, factor) in enumerate(zip(z, _list_factors(z), strict=True)):
+        found[row] = blobs.get_element(row, roots[at]) if at in roots else found[row] * factor % p
     return found
 
 
@@ -243,49 +248,44 @@ def hash_blobs(blobs: ByteRows, commitments: ByteRows, part: slice) -> list[int]
     return found
 
 
-def _encode_points(z: Sequence[int], setup: TrustedSetup) -> FieldArray:
-    """Points z, and (1 - z^4096) / 4096, on the device: (2, n)."""
+def _list_factors(z: Sequence[int]) -> list[int]:
+    """(1 - z^4096) / 4096 for every z."""
     p, size = BLS12_381_FR.modulus, FIELD_ELEMENTS_PER_BLOB
     shrink = pow(size, -1, p)
-    factors = [(1 - pow(each, size, p)) * shrink % p for each in z]
-    return setup.to_device(BLS12_381_FR.encode([list(z), factors]))
+    return [(1 - pow(each, size, p)) * shrink % p for each in z]
 
 
 def _sum_ratios(
     values: FieldArray, domain: FieldArray, points: FieldArray
 ) -> tuple[FieldArray, FieldArray]:
-    """The values at z of polynomials with values (n, 4096), if z is no root of unity, and
-    1 / (w[i] - z), 0 if w[i] is z. `points` are those of `_encode_points`."""
-    inverses = BLS12_381_FR.inverse(domain - points[0].reshape(-1, 1))
-    return BLS12_381_FR.sum(values * domain * inverses, axis=1) * points[1], inverses
+    """The sums of p[i] w[i] / (w[i] - z) of polynomials with values (n, 4096), and
+    1 / (w[i] - z), which is 0 if w[i] is z."""
+    inverses = BLS12_381_FR.inverse(domain - points.reshape(-1, 1))
+    return BLS12_381_FR.sum(values * domain * inverses, axis=1), inverses
 
 
 def _make_evaluator(setup: TrustedSetup) -> Callable[..., FieldArray]:
-    """The values of `_sum_ratios`, recorded once for each number of blobs."""
+    """The sums of `_sum_ratios`, recorded once for each number of blobs. The points and the sums
+    are canonical, so that the recording has the changes of form."""
     domain = setup.get(_make_domain)
 
     def evaluate(values: FieldArray, points: FieldArray) -> FieldArray:
-        return _sum_ratios(values, domain, points)[0]
+        sums, _ = _sum_ratios(values, domain, points.in_form("montgomery"))
+        return sums.in_form("canonical")
 
     return graph(evaluate)
-
-
-def _replace_roots(
-    y: FieldArray, values: FieldArray, z: Sequence[int], setup: TrustedSetup
-) -> None:
-    """Replace the values at roots of unity by those of the blob."""
-    roots = setup.get(_list_roots)
-    for row, each in enumerate(z):
-        if each in roots:
-            y[row] = values[row, roots[each]]
 
 
 def _evaluate(
     values: FieldArray, z: Sequence[int], setup: TrustedSetup
 ) -> tuple[FieldArray, FieldArray]:
     """The values at z of polynomials with values (n, 4096), and 1 / (w[i] - z), 0 if w[i] is z."""
-    y, inverses = _sum_ratios(values, setup.get(_make_domain), _encode_points(z, setup))
-    _replace_roots(y, values, z, setup)
+    encoded = setup.to_device(BLS12_381_FR.encode([list(z), _list_factors(z)]))
+    sums, inverses = _sum_ratios(values, setup.get(_make_domain), encoded[0])
+    y, roots = sums * encoded[1], setup.get(_list_roots)
+    for row, each in enumerate(z):
+        if each in roots:
+            y[row] = values[row, roots[each]]
     return y, inverses
 
 

@@ -12,7 +12,8 @@ import os
 import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NoReturn
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,7 @@ from gpu_executor.errors import GpuError
 from gpu_executor.fields import BLS12_381_FR, FieldArray
 from gpu_executor.graphs import graph
 from gpu_executor.kzg import pairing
-from gpu_executor.kzg.blst import Blst, Loop, Point, load_blst
+from gpu_executor.kzg.blst import Blst, Loop, Pairing, Point, load_blst
 from gpu_executor.kzg.cells import list_shifts
 from gpu_executor.kzg.inputs import (
     BYTES_PER_BLOB,
@@ -51,8 +52,8 @@ from gpu_executor.kzg.proofs import (
     compute_challenges,
     evaluate,
     evaluate_sent,
+    hash_blobs,
     split_tasks,
-    start_challenges,
 )
 from gpu_executor.kzg.setup import TrustedSetup, check_setup
 
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from py_arkworks_bls12381 import G1Point
 
 FR = BLS12_381_FR
+Result = TypeVar("Result")
 Booleans = npt.NDArray[np.bool_]
 WEIGHT_BYTES = 16
 """Bytes of the random weight of a cell."""
@@ -195,13 +197,10 @@ def _verify_blobs(
     """Whether all proofs show that commitments are those to blobs."""
     blst = _choose_blst(len(blobs), setup)
     if blst is not None and len(blobs) <= MAX_BLOBS:
-        threads = setup.get(_make_threads)
-        # One hash takes this thread less time than another one needs to begin.
-        hashes = start_challenges(blobs, commitments, threads) if len(blobs) > 1 else []
         check = _OpeningCheck(blst, commitments, proofs, setup)
+        challenges = check.begin(blobs)
         values = blobs.send_elements(setup.gpu)
-        z = collect_challenges(hashes) if hashes else compute_challenges(blobs, commitments)
-        check.multiply(z)
+        z = collect_challenges(challenges)
         return check.finish(evaluate_sent(blobs, values, z, setup))
     if not setup.decodes(2 * len(blobs)):
         z = compute_challenges(blobs, commitments)
@@ -227,14 +226,24 @@ def _make_threads(_setup: TrustedSetup) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(THREADS, "gpu-executor verifies")
 
 
+@dataclass(frozen=True)
+class _Loaded:
+    """The points of some proofs, and the sum of the weighted proofs."""
+
+    commitments: list[Point]
+    proofs: list[Point]
+    weighted_proofs: Point
+
+
 class _OpeningCheck:
     """The check of all proofs of values together, by blst in threads. With weights r, the equation
     is
 
-        e(sum of r C + z (r q) - (sum of r y) G, H) = e(sum of r q, s H)
+        e(sum of r C + z (r q), H) e(-sum of r q, s H) = e(G, H)^(sum of r y)
 
-    What needs no z begins at once, and what needs z with `multiply`. Threads take tasks in order,
-    so no task waits for one that has not begun.
+    Only the right side needs the values, and it is a product of powers from a table. So while the
+    device evaluates the polynomials, threads compute the left side. Threads take tasks in order, so
+    no task waits for one that has not begun.
     """
 
     def __init__(
@@ -244,70 +253,92 @@ class _OpeningCheck:
         self._blst, self._rows = blst, (commitments, proofs)
         self._threads = setup.get(_make_threads)
         self._weights = pairing.draw_weights(count) if count > 1 else [1]
-        self._g2 = [blst.decode_g2(each) for each in setup.g2_bytes[:2]]
+        self._lines = [blst.get_lines(each) for each in setup.g2_bytes[:2]]
         self._parts = split_tasks(count, OPENING_TASKS)
-        self._loaded = [self._threads.submit(self._load, part) for part in self._parts]
-        self._right = self._threads.submit(self._run_right_loop)
-        self._lefts: list[Future[Point | None]] = []
+        self._left: Future[Pairing | None] = Future()
 
-    def _load(self, part: slice) -> list[tuple[Point, Point]] | None:
-        """r C and r q; None where one of them is no point of the group."""
-        blst, found = self._blst, list[tuple[Point, Point]]()
-        encoded = (split_items(rows.data[part]) for rows in self._rows)
-        for commitment, proof, weight in zip(*encoded, self._weights[part], strict=True):
-            points = blst.decode(commitment), blst.decode(proof)
-            if points[0] is None or points[1] is None:
-                return None
-            if weight != 1:
-                points = blst.multiply(points[0], weight), blst.multiply(points[1], weight)
-            found.append(points)
-        return found
+    def begin(self, blobs: ByteRows) -> list[Future[list[int]]]:
+        """Let threads compute the left side, and the challenges of parts of the blobs, which are
+        returned."""
+        submit, commitments = self._threads.submit, self._rows[0]
+        z = [submit(hash_blobs, blobs, commitments, part) for part in self._parts]
+        self._submit(z, submit)
+        return z
 
-    def _run_right_loop(self) -> Loop | None:
-        quotients = list[Point]()
-        for each in self._loaded:
-            found = each.result()
-            if found is None:
-                return None
-            quotients += [quotient for _, quotient in found]
-        return self._blst.run_miller_loop(self._blst.sum(quotients), self._g2[1])
+    def compute(self, z: Sequence[int]) -> None:
+        """Compute the left side, with the help of threads."""
+        self._submit([_call(list, z[part]) for part in self._parts], _call)
 
-    def multiply(self, z: Sequence[int]) -> None:
-        """Begin with the multiples of the proofs by z."""
-        self._lefts = [
-            self._threads.submit(self._add_left, loaded, z[part])
-            for loaded, part in zip(self._loaded, self._parts, strict=True)
-        ]
+    def _submit(self, z: Sequence[Future[list[int]]], submit_last: Callable[..., Any]) -> None:
+        """Let threads compute the left side, and `submit_last` what the last part needs."""
+        submit = self._threads.submit
+        loaded = [submit(self._load, part) for part in self._parts[:-1]]
+        loaded.append(submit_last(self._load, self._parts[-1]))
+        right = submit(self._run_right_loop, loaded)
+        terms = [*zip(self._parts, loaded, z, strict=True)]
+        lefts = [submit(self._add_left, *each) for each in terms[:-1]]
+        self._left = submit_last(self._pair, lefts, terms[-1], right)
+
+    def _load(self, part: slice) -> _Loaded | None:
+        """The points of some proofs; None where one of them is no point of the group."""
+        blst, weights = self._blst, self._weights[part]
+        commitments, proofs = (
+            [blst.decode(item) for item in split_items(rows.data[part])] for rows in self._rows
+        )
+        if None in commitments or None in proofs:
+            return None
+        total = proofs[0] if weights == [1] else blst.sum_multiples(proofs, weights)
+        return _Loaded(commitments, proofs, total)
+
+    def _run_right_loop(self, loaded: Sequence[Future[_Loaded | None]]) -> Loop | None:
+        found = [each.result() for each in loaded]
+        totals = [each.weighted_proofs for each in found if each is not None]
+        if len(totals) < len(found):
+            return None
+        return self._blst.run_miller_loop(self._blst.negate(self._blst.sum(totals)), self._lines[1])
 
     def _add_left(
-        self, loaded: Future[list[tuple[Point, Point]] | None], z: Sequence[int]
+        self, part: slice, loaded: Future[_Loaded | None], z: Future[list[int]]
     ) -> Point | None:
         """The sum of r C + z (r q)."""
-        blst, found = self._blst, loaded.result()
+        blst, weights = self._blst, self._weights[part]
+        at, found = z.result(), loaded.result()
         if found is None:
             return None
-        terms = [
-            term
-            for (commitment, quotient), at in zip(found, z, strict=True)
-            for term in (commitment, blst.multiply(quotient, at))
-        ]
-        return blst.sum(terms)
+        if weights == [1]:
+            return blst.sum([*found.commitments, blst.multiply(found.proofs[0], at[0])])
+        factors = [weight * each % FR.modulus for weight, each in zip(weights, at, strict=True)]
+        return blst.sum_multiples([*found.commitments, *found.proofs], [*weights, *factors])
+
+    def _pair(
+        self, lefts: Sequence[Future[Point | None]], last: Sequence[Any], right: Future[Loop | None]
+    ) -> Pairing | None:
+        points = [self._add_left(*last), *(each.result() for each in lefts)]
+        if any(each is None for each in points):
+            return None
+        left = self._blst.run_miller_loop(self._blst.sum(points), self._lines[0])
+        return self._blst.pair(left, right.result())
 
     def finish(self, y: Sequence[int]) -> bool:
         """Whether the equation holds, given the values."""
         total = sum(weight * each for weight, each in zip(self._weights, y, strict=True))
-        constant = self._blst.multiply(self._blst.generator, -total % FR.modulus)
-        lefts, right = [each.result() for each in self._lefts], self._right.result()
-        if right is None:
+        left = self._left.result()
+        if left is None:
             self._refuse_points()
-        left = self._blst.run_miller_loop(self._blst.sum([*lefts, constant]), self._g2[0])
-        return self._blst.pairings_equal(left, right)
+        return self._blst.is_power(left, total % FR.modulus)
 
     def _refuse_points(self) -> NoReturn:
         """Raise for the first bytes that are no point of the group."""
         for rows in self._rows:
             pairing.load_points(rows)
         raise GpuError("blst and arkworks disagree about points of BLS12-381 G1; please report it")
+
+
+def _call(function: Callable[..., Result], *arguments: Any) -> Future[Result]:
+    """Call a function in this thread."""
+    future: Future[Result] = Future()
+    future.set_result(function(*arguments))
+    return future
 
 
 def _verify_together(
@@ -321,7 +352,7 @@ def _verify_together(
     blst = _choose_blst(len(z), setup)
     if blst is not None:
         check = _OpeningCheck(blst, commitments, proofs, setup)
-        check.multiply(z)
+        check.compute(z)
         return check.finish(y)
     if setup.decodes(2 * len(z)):
         there, quotients_there = setup.load_points(commitments, proofs)
