@@ -40,6 +40,7 @@ _SCAN_ARRAYS = {
     "running_products": (2, 1),
     "resize": (1, 1),
     "evaluate": (2, 1),
+    "evaluate_rows": (2, 1),
     "matrix_products": (2, 1),
     "extension_products": (3, 1),
 }

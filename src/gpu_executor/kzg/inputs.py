@@ -82,10 +82,6 @@ class ByteRows:
         except ElementRangeError as error:
             raise self._make_range_error(error.index) from None
 
-    def get_element(self, item: int, element: int) -> int:
-        """One field element of an item, as it is encoded."""
-        return int.from_bytes(self._get_numbers()[item, element].tobytes(), "big")
-
     def _get_numbers(self) -> Bytes:
         return self.data.reshape(len(self), self._count_elements(), BYTES_PER_FIELD_ELEMENT)
 

@@ -11,15 +11,15 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
+from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.curves import BLS12_381_G1
 from gpu_executor.fields import BLS12_381_FR, FieldArray, eip4844
-from gpu_executor.graphs import graph
 from gpu_executor.kzg import pairing
 from gpu_executor.kzg.inputs import (
     BYTES_PER_BLOB,
@@ -35,6 +35,7 @@ from gpu_executor.kzg.inputs import (
 )
 from gpu_executor.kzg.setup import TrustedSetup, check_setup
 from gpu_executor.msm.parts import split_evenly
+from gpu_executor.ops.polynomials import evaluate_rows
 
 CHALLENGE_DOMAIN = b"FSBLOBVERIFY_V1_" + FIELD_ELEMENTS_PER_BLOB.to_bytes(16, "big")
 MAX_BLOBS = 128
@@ -184,28 +185,26 @@ def evaluate(blobs: ByteRows, z: Sequence[int], setup: TrustedSetup) -> list[int
     found: list[int] = []
     for part in cut(len(blobs), MAX_BLOBS):
         rows = blobs.select(part)
-        found += evaluate_sent(rows, rows.send_elements(setup.gpu), z[part], setup)
+        found += evaluate_polynomials(rows, send_polynomials(rows, setup), z[part])
     return found
 
 
-def evaluate_sent(
-    blobs: ByteRows, values: FieldArray, z: Sequence[int], setup: TrustedSetup
-) -> list[int]:
-    """`evaluate` for at most `MAX_BLOBS` blobs, whose values have been sent to the device."""
-    points = FieldArray(
-        BLS12_381_FR, setup.gpu.to_device(BLS12_381_FR.encode(z).words()), "canonical"
-    )
-    sums = setup.get(_make_evaluator)(values, points)
+def send_polynomials(blobs: ByteRows, setup: TrustedSetup) -> FieldArray:
+    """The coefficients of blobs' polynomials on the device, of at most `MAX_BLOBS` blobs. They need
+    no point, so the device computes them while the host hashes the blobs."""
+    return eip4844.coefficients(blobs.send_elements(setup.gpu))
+
+
+def evaluate_polynomials(blobs: ByteRows, coefficients: FieldArray, z: Sequence[int]) -> list[int]:
+    """The values at one point each of polynomials that `send_polynomials` sent."""
+    data = coefficients.data
+    assert isinstance(data, DeviceArray)
     try:
-        found: list[int] = sums.tolist()
+        return evaluate_rows(BLS12_381_FR.prime, data, z)
     finally:
-        # After the sums, so that nothing is waited for twice. An error of the elements is the
-        # error of the sums, too, and here it has the number of the blob.
-        blobs.check_elements(values)
-    p, roots = BLS12_381_FR.modulus, setup.get(_list_roots)
-    for row, (at, factor) in enumerate(zip(z, _list_factors(z), strict=True)):
-        found[row] = blobs.get_element(row, roots[at]) if at in roots else found[row] * factor % p
-    return found
+        # After the values, so that nothing is waited for twice. An error of the elements is the
+        # error of the values, too, and here it has the number of the blob.
+        blobs.check_elements(coefficients)
 
 
 def compute_challenges(blobs: ByteRows, commitments: ByteRows) -> list[int]:
@@ -248,41 +247,17 @@ def hash_blobs(blobs: ByteRows, commitments: ByteRows, part: slice) -> list[int]
     return found
 
 
-def _list_factors(z: Sequence[int]) -> list[int]:
-    """(1 - z^4096) / 4096 for every z."""
-    p, size = BLS12_381_FR.modulus, FIELD_ELEMENTS_PER_BLOB
-    shrink = pow(size, -1, p)
-    return [(1 - pow(each, size, p)) * shrink % p for each in z]
-
-
-def _sum_ratios(
-    values: FieldArray, domain: FieldArray, points: FieldArray
-) -> tuple[FieldArray, FieldArray]:
-    """The sums of p[i] w[i] / (w[i] - z) of polynomials with values (n, 4096), and
-    1 / (w[i] - z), which is 0 if w[i] is z."""
-    inverses = BLS12_381_FR.inverse(domain - points.reshape(-1, 1))
-    return BLS12_381_FR.sum(values * domain * inverses, axis=1), inverses
-
-
-def _make_evaluator(setup: TrustedSetup) -> Callable[..., FieldArray]:
-    """The sums of `_sum_ratios`, recorded once for each number of blobs. The points and the sums
-    are canonical, so that the recording has the changes of form."""
-    domain = setup.get(_make_domain)
-
-    def evaluate(values: FieldArray, points: FieldArray) -> FieldArray:
-        sums, _ = _sum_ratios(values, domain, points.in_form("montgomery"))
-        return sums.in_form("canonical")
-
-    return graph(evaluate)
-
-
 def _evaluate(
     values: FieldArray, z: Sequence[int], setup: TrustedSetup
 ) -> tuple[FieldArray, FieldArray]:
     """The values at z of polynomials with values (n, 4096), and 1 / (w[i] - z), 0 if w[i] is z."""
-    encoded = setup.to_device(BLS12_381_FR.encode([list(z), _list_factors(z)]))
-    sums, inverses = _sum_ratios(values, setup.get(_make_domain), encoded[0])
-    y, roots = sums * encoded[1], setup.get(_list_roots)
+    p, size = BLS12_381_FR.modulus, FIELD_ELEMENTS_PER_BLOB
+    shrink = pow(size, -1, p)
+    factors = [(1 - pow(each, size, p)) * shrink % p for each in z]
+    encoded = setup.to_device(BLS12_381_FR.encode([list(z), factors]))
+    domain, roots = setup.get(_make_domain), setup.get(_list_roots)
+    inverses = BLS12_381_FR.inverse(domain - encoded[0].reshape(-1, 1))
+    y = BLS12_381_FR.sum(values * domain * inverses, axis=1) * encoded[1]
     for row, each in enumerate(z):
         if each in roots:
             y[row] = values[row, roots[each]]

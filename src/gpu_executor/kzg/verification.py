@@ -51,8 +51,9 @@ from gpu_executor.kzg.proofs import (
     collect_challenges,
     compute_challenges,
     evaluate,
-    evaluate_sent,
+    evaluate_polynomials,
     hash_blobs,
+    send_polynomials,
     split_tasks,
 )
 from gpu_executor.kzg.setup import TrustedSetup, check_setup
@@ -199,9 +200,9 @@ def _verify_blobs(
     if blst is not None and len(blobs) <= MAX_BLOBS:
         check = _OpeningCheck(blst, commitments, proofs, setup)
         challenges = check.begin(blobs)
-        values = blobs.send_elements(setup.gpu)
+        coefficients = send_polynomials(blobs, setup)
         z = collect_challenges(challenges)
-        return check.finish(evaluate_sent(blobs, values, z, setup))
+        return check.finish(evaluate_polynomials(blobs, coefficients, z))
     if not setup.decodes(2 * len(blobs)):
         z = compute_challenges(blobs, commitments)
         return _verify_together(commitments, z, evaluate(blobs, z, setup), proofs, setup)

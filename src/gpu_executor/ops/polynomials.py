@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -27,6 +28,9 @@ MAX_COEFFICIENTS = 1 << 15
 parts, because a software driver ends loops after 65,536 iterations."""
 HOST_TERMS = 1 << 16
 """Coefficients times points that the host evaluates at once: bounds the temporary arrays."""
+
+ROW_TERMS = 16
+"""Coefficients that one invocation adds in a step of `evaluate_rows`."""
 
 DIRECT_TERMS = 1 << 20
 """Elements of the matrices of direct products: bounds the memory."""
@@ -185,6 +189,32 @@ def evaluate(prime: Prime, coefficients: ElementData, points: ElementData) -> El
             f"of shape {shape}"
         )
     return _evaluate(prime, coefficients, points)
+
+
+def evaluate_rows(prime: Prime, coefficients: DeviceArray, points: Sequence[int]) -> list[int]:
+    """Each row of 2^k coefficients, k > 0, at a point of its own; waits for the device.
+
+    A step takes a row of c m coefficients to one of m, and a point x to x^m in the place of x:
+    coefficient i of the result is the sum of coefficient[j m + i] x^(j m) over j.
+    """
+    device: ArrayDevice = coefficients.storage.device
+    rows, length = get_shape(prime, coefficients)
+    sizes, powers_of_points = [1], [[x % prime.modulus for x in points]]
+    while (terms := min(ROW_TERMS, length // sizes[-1])) * sizes[-1] < length:
+        sizes.append(sizes[-1] * terms)
+        powers_of_points.append([pow(x, terms, prime.modulus) for x in powers_of_points[-1]])
+    encoded = words.from_ints(prime, [prime.in_form(x) for each in powers_of_points for x in each])
+    x = device.put(encoded.reshape(len(sizes), rows, *prime.element_shape))
+    kernel, steps, found = make_scan_kernel(device, prime, "evaluate_rows"), [], coefficients
+    for index in reversed(range(len(sizes))):
+        values = make_elements(device, prime, rows * sizes[index])
+        push_words = length // sizes[index], sizes[index]
+        arrays = found, x[index], values
+        steps.append(Dispatch(kernel, arrays, rows * sizes[index], push_words, grid_stride=True))
+        found, length = values, sizes[index]
+    device.submit(steps)
+    one = 1 if prime.canonical else prime.r_inverse
+    return [each * one % prime.modulus for each in words.to_ints(prime, device.fetch(found))]
 
 
 def divide_by_vanishing(prime: Prime, x: ElementData, n: int) -> tuple[ElementData, ElementData]:
