@@ -74,10 +74,10 @@ def test_pairings_with_infinity(blst: Blst) -> None:
     nothing = blst.run_miller_loop(blst.decode(INFINITY), h)
     nothing_either = blst.run_miller_loop(blst.generator, blst.get_lines(infinity))
     something = blst.run_miller_loop(blst.generator, h)
-    assert blst.is_power(blst.pair(nothing, nothing_either), 0)
-    assert not blst.is_power(blst.pair(nothing, nothing_either), 1)
-    assert blst.is_power(blst.pair(nothing, something), 1)
-    assert not blst.is_power(blst.pair(something, nothing_either), 0)
+    assert blst.is_power(blst.pair([nothing, nothing_either]), 0)
+    assert not blst.is_power(blst.pair([nothing, nothing_either]), 1)
+    assert blst.is_power(blst.pair([nothing, something]), 1)
+    assert not blst.is_power(blst.pair([something, nothing_either]), 0)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_powers_of_the_pairing_of_the_generators(blst: Blst, k: int) -> None:
     other = blst.run_miller_loop(
         blst.decode(encode(9)), blst.get_lines(blst_module._encode_g2(G1.order - 7))
     )
-    found = blst.pair(multiple, other)
+    found = blst.pair([multiple, other])
     assert blst.is_power(found, (k - 63) % G1.order)
     assert not blst.is_power(found, k)
     assert not blst.is_power(found, (k - 62) % G1.order)

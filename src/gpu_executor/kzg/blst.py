@@ -203,11 +203,17 @@ class Blst:
         self._library.blst_miller_loop_lines(made, lines, self._get_affine(p))
         return made
 
-    def pair(self, loop: Loop, other: Loop) -> Pairing:
-        """The product of the pairings with these Miller loops."""
-        product, made = FP12(), FP12()
-        self._library.blst_fp12_mul(product, loop, other)
-        self._library.blst_final_exp(made, product)
+    def multiply_loops(self, loops: Sequence[Loop]) -> Loop:
+        """The product of Miller loops, at least one."""
+        product = FP12.from_buffer_copy(loops[0])
+        for each in loops[1:]:
+            self._library.blst_fp12_mul(product, product, each)
+        return product
+
+    def pair(self, loops: Sequence[Loop]) -> Pairing:
+        """The product of the pairings with these Miller loops, at least one."""
+        made = FP12()
+        self._library.blst_final_exp(made, self.multiply_loops(loops))
         return made
 
     def is_power(self, pairing: Pairing, exponent: int) -> bool:
@@ -225,7 +231,7 @@ class Blst:
         multiply = self._library.blst_fp12_mul
         rows = (FP12 * 256 * SCALAR_BYTES)()
         h = self.get_lines(_encode_g2(1))
-        base = self.pair(self.run_miller_loop(self.generator, h), self._one)
+        base = self.pair([self.run_miller_loop(self.generator, h)])
         for row in rows:
             row[0] = self._one
             for digit in range(1, 256):
@@ -277,7 +283,7 @@ def _is_right(blst: Blst) -> bool:
     h, twice = blst.get_lines(_encode_g2(1)), blst.get_lines(_encode_g2(2))
     loops = blst.run_miller_loop(opposite, h), blst.run_miller_loop(multiple, twice)
     nothing = blst.run_miller_loop(infinity, twice)
-    found, alone = blst.pair(*loops), blst.pair(loops[0], nothing)
+    found, alone = blst.pair(loops), blst.pair([loops[0], nothing])
     order = BLS12_381_G1.order
     powers = [(found, 2 * k - 5), (found, 2 * k + other), (alone, other)]
     wrong = [(found, 2 * k - 4), (found, 0), (alone, order - 4), (alone, 2 * k + other)]

@@ -129,7 +129,7 @@ def encoded_pairings_equal(
     p, other_p = (blst.decode_trusted(item) for item in split_items(points))
     loop = blst.run_miller_loop(p, blst.get_lines(encoded[0]))
     other_loop = blst.run_miller_loop(blst.negate(other_p), blst.get_lines(encoded[other]))
-    return blst.is_power(blst.pair(loop, other_loop), 0)
+    return blst.is_power(blst.pair([loop, other_loop]), 0)
 
 
 def pairings_equal(p: G1Point, q: G2Point, other_p: G1Point, other_q: G2Point) -> bool:

@@ -197,7 +197,7 @@ def send_polynomials(blobs: ByteRows, setup: TrustedSetup) -> FieldArray:
 
 def evaluate_polynomials(blobs: ByteRows, coefficients: FieldArray, z: Sequence[int]) -> list[int]:
     """The values at one point each of polynomials that `send_polynomials` sent."""
-    data = coefficients.data
+    data = coefficients.in_form(BLS12_381_FR.form).data
     assert isinstance(data, DeviceArray)
     try:
         return evaluate_rows(BLS12_381_FR.prime, data, z)

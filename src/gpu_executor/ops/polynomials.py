@@ -192,13 +192,19 @@ def evaluate(prime: Prime, coefficients: ElementData, points: ElementData) -> El
 
 
 def evaluate_rows(prime: Prime, coefficients: DeviceArray, points: Sequence[int]) -> list[int]:
-    """Each row of 2^k coefficients, k > 0, at a point of its own; waits for the device.
+    """The values of rows of 2^k coefficients on a device, each at a point of its own; waits for the
+    device, and raises the error of a call that the coefficients depend on.
 
-    A step takes a row of c m coefficients to one of m, and a point x to x^m in the place of x:
-    coefficient i of the result is the sum of coefficient[j m + i] x^(j m) over j.
+    A step makes m coefficients of t m: coefficient i is the sum of c[j m + i] x^(j m) over j < t.
+    So the values depend on a few products after each other, while all others run side by side.
     """
     device: ArrayDevice = coefficients.storage.device
-    rows, length = get_shape(prime, coefficients)
+    rows, length = shape = get_shape(prime, coefficients)
+    if length.bit_count() != 1 or rows != len(points):
+        raise ArgumentShapeError(
+            f"{prime.name}: expected rows of 2^k coefficients and a point for each row, found an "
+            f"array of shape {shape} and {len(points)} points"
+        )
     sizes, powers_of_points = [1], [[x % prime.modulus for x in points]]
     while (terms := min(ROW_TERMS, length // sizes[-1])) * sizes[-1] < length:
         sizes.append(sizes[-1] * terms)
