@@ -254,12 +254,17 @@ class _OpeningCheck:
         z = [Future[list[int]]() for _ in self._parts]
         # One hash takes this thread less time than another one needs to begin.
         hashed = blobs if len(z) > 1 else None
-        self._loops = [
-            self._threads.submit(self._run_loops, part, each, hashed, _call)
-            for part, each in zip(self._parts, z, strict=True)
-        ]
-        if hashed is None:
-            _settle(z[0], hash_blobs, blobs, self._commitments, self._parts[0])
+        try:
+            self._loops = [
+                self._threads.submit(self._run_loops, part, each, hashed, _call)
+                for part, each in zip(self._parts, z, strict=True)
+            ]
+            if hashed is None:
+                _settle(z[0], hash_blobs, blobs, self._commitments, self._parts[0])
+        except BaseException:  # no task waits for a challenge for ever
+            for each in z:
+                each.cancel()
+            raise
         return z
 
     def compute(self, z: Sequence[int]) -> None:
