@@ -136,7 +136,7 @@ def test_long_polynomials_are_evaluated_in_parts(
     assert to_ints(FR.poly_eval(x, y)) == [int(exact(point)) for point in at]
 
 
-@with_few_roots
+@pytest.mark.parametrize("field", [FR, FULL96, SECP256K1_FQ], ids=lambda field: field.name)
 def test_rows_have_values_at_points_of_their_own(gpu: Gpu, field: Field) -> None:
     for length in (1, 2, 16, 128):
         at = [0, 1, field.modulus - 1, *draw_elements(field, 2, 2)]

@@ -40,7 +40,6 @@ _SCAN_ARRAYS = {
     "running_products": (2, 1),
     "resize": (1, 1),
     "evaluate": (2, 1),
-    "evaluate_rows": (2, 1),
     "matrix_products": (2, 1),
     "extension_products": (3, 1),
 }
@@ -70,6 +69,13 @@ def fold_kernel(
         SpecId.VALUES_DEGREE: values_degree,
     }
     return _make_kernel(prime, kind, "fold", inputs=4, constants=constants)
+
+
+@functools.cache
+def evaluate_rows_kernel(prime: Prime, *, f64_limbs: bool = False) -> Kernel:
+    """Return the kernel `glsl/evaluations/evaluate_rows.comp`, for primes of the family `wide`."""
+    kind = module_family(prime, "evaluate_rows", f64_limbs=f64_limbs)
+    return _make_kernel(prime, kind, "evaluate_rows", inputs=2)
 
 
 @functools.cache

@@ -11,12 +11,14 @@ from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.calls.dispatch import ArrayDevice, Dispatch
 from gpu_executor.errors import ArgumentShapeError
 from gpu_executor.kernels.element_references import add, mul, square
+from gpu_executor.kernels.passes import evaluate_rows_kernel
 from gpu_executor.ops import elementwise, indexing, matrices, powers
 from gpu_executor.ops.elementwise import (
     ElementData,
     Words,
     count_elements,
     get_shape,
+    with_f64_limbs,
 )
 from gpu_executor.ops.operation import operation
 from gpu_executor.ops.scans import make_elements, make_scan_kernel
@@ -192,8 +194,9 @@ def evaluate(prime: Prime, coefficients: ElementData, points: ElementData) -> El
 
 
 def evaluate_rows(prime: Prime, coefficients: DeviceArray, points: Sequence[int]) -> list[int]:
-    """The values of rows of 2^k coefficients on a device, each at a point of its own; waits for the
-    device, and raises the error of a call that the coefficients depend on.
+    """The values of rows of 2^k coefficients on a device, each at a point of its own, for primes of
+    the family `wide`; waits for the device, and raises the error of a call that the coefficients
+    depend on.
 
     A step makes m coefficients of t m: coefficient i is the sum of c[j m + i] x^(j m) over j < t.
     So the values depend on a few products after each other, while all others run side by side.
@@ -211,7 +214,8 @@ def evaluate_rows(prime: Prime, coefficients: DeviceArray, points: Sequence[int]
         powers_of_points.append([pow(x, terms, prime.modulus) for x in powers_of_points[-1]])
     encoded = words.from_ints(prime, [prime.in_form(x) for each in powers_of_points for x in each])
     x = device.put(encoded.reshape(len(sizes), rows, *prime.element_shape))
-    kernel, steps, found = make_scan_kernel(device, prime, "evaluate_rows"), [], coefficients
+    kernel = evaluate_rows_kernel(prime, f64_limbs=with_f64_limbs(device, prime))
+    steps, found = [], coefficients
     for index in reversed(range(len(sizes))):
         values = make_elements(device, prime, rows * sizes[index])
         push_words = length // sizes[index], sizes[index]
