@@ -146,26 +146,18 @@ def test_blobs_are_verified_with_blst_and_without(
 def test_interrupted_verifications_leave_no_task_that_waits(
     known: SetupPair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of many calls for each thread is interrupted before its blob is hashed."""
     blob = draw_blob(30)
     commitment = ckzg.blob_to_kzg_commitment(blob, known.ckzg)
     proof = ckzg.compute_blob_kzg_proof(blob, commitment, known.ckzg)
+    joined = blob * 9, commitment * 9, proof * 9
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
-        patch.setattr(verification, "_settle", interrupt)
-        for _ in range(verification.THREADS + 1):
-            with pytest.raises(KeyboardInterrupt):
-                kzg.verify_blob_kzg_proof(blob, commitment, proof, known.own)
-    assert kzg.verify_blob_kzg_proof(blob, commitment, proof, known.own)
-    with monkeypatch.context() as patch:
-        patch.setattr(verification, "hash_blobs", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            kzg.verify_blob_kzg_proof(blob, commitment, proof, known.own)
-        blobs = [blob] * 5
-        joined = b"".join(blobs), commitment * 5, proof * 5
-        with pytest.raises(KeyboardInterrupt):
-            kzg.verify_blob_kzg_proof_batch(*joined, known.own)
+    for name in ("send_polynomials", "hash_blobs", "start_evaluation"):
+        with monkeypatch.context() as patch:
+            patch.setattr(verification, name, interrupt)
+            for _ in range(verification.THREADS + 1):
+                with pytest.raises(KeyboardInterrupt):
+                    kzg.verify_blob_kzg_proof_batch(*joined, known.own)
     assert kzg.verify_blob_kzg_proof_batch(*joined, known.own)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -36,6 +36,7 @@ from gpu_executor.kzg.inputs import (
 from gpu_executor.kzg.setup import TrustedSetup, check_setup
 from gpu_executor.msm.parts import split_evenly
 from gpu_executor.ops.polynomials import evaluate_rows
+from gpu_executor.primes import words
 
 CHALLENGE_DOMAIN = b"FSBLOBVERIFY_V1_" + FIELD_ELEMENTS_PER_BLOB.to_bytes(16, "big")
 MAX_BLOBS = 128
@@ -185,7 +186,7 @@ def evaluate(blobs: ByteRows, z: Sequence[int], setup: TrustedSetup) -> list[int
     found: list[int] = []
     for part in cut(len(blobs), MAX_BLOBS):
         rows = blobs.select(part)
-        found += evaluate_polynomials(rows, send_polynomials(rows, setup), z[part])
+        found += start_evaluation(rows, send_polynomials(rows, setup), z[part])()
     return found
 
 
@@ -195,16 +196,26 @@ def send_polynomials(blobs: ByteRows, setup: TrustedSetup) -> FieldArray:
     return eip4844.coefficients(blobs.send_elements(setup.gpu))
 
 
-def evaluate_polynomials(blobs: ByteRows, coefficients: FieldArray, z: Sequence[int]) -> list[int]:
-    """The values at one point each of polynomials that `send_polynomials` sent."""
-    data = coefficients.in_form(BLS12_381_FR.form).data
+def start_evaluation(
+    blobs: ByteRows, coefficients: FieldArray, z: Sequence[int]
+) -> Callable[[], list[int]]:
+    """Let the device evaluate polynomials that `send_polynomials` sent at one point each; returns
+    what fetches the values."""
+    prime, data = BLS12_381_FR.prime, coefficients.in_form(BLS12_381_FR.form).data
     assert isinstance(data, DeviceArray)
-    try:
-        return evaluate_rows(BLS12_381_FR.prime, data, z)
-    finally:
-        # After the values, so that nothing is waited for twice. An error of the elements is the
-        # error of the values, too, and here it has the number of the blob.
-        blobs.check_elements(coefficients)
+    y = FieldArray(BLS12_381_FR, evaluate_rows(prime, data, z), BLS12_381_FR.form)
+
+    def fetch() -> list[int]:
+        try:
+            found = words.to_ints(prime, y.words())
+        finally:
+            # After the values, so that nothing is waited for twice. An error of the elements is the
+            # error of the values, too, and here it has the number of the blob.
+            blobs.check_elements(coefficients)
+        # The host changes the form of few elements faster than a kernel is submitted.
+        return [each * prime.r_inverse % prime.modulus for each in found]
+
+    return fetch
 
 
 def compute_challenges(blobs: ByteRows, commitments: ByteRows) -> list[int]:

@@ -8,6 +8,7 @@ with probability 2^-128.
 
 from __future__ import annotations
 
+import functools
 import os
 import secrets
 from collections.abc import Callable, Sequence
@@ -50,10 +51,10 @@ from gpu_executor.kzg.proofs import (
     collect_challenges,
     compute_challenges,
     evaluate,
-    evaluate_polynomials,
     hash_blobs,
     send_polynomials,
     split_tasks,
+    start_evaluation,
 )
 from gpu_executor.kzg.setup import TrustedSetup, check_setup
 
@@ -69,7 +70,7 @@ THREADS = min(16, os.cpu_count() or 1)
 OPENINGS_OF_THREAD = 2
 """Proofs of values for each thread up to which blst checks them: on the 16 cores of the host of an
 NVIDIA H200, 21 blobs were verified in 7.9 ms, and by the device in 12.8; 72 in 15.6 and 14.4."""
-OPENING_TASKS = 8.0
+OPENING_TASKS = 0.5
 """The time of two points, 0.3 ms, in that of the beginning of a task (`HASH_TASKS`)."""
 MAX_CELLS = 1 << 14
 """Cells that are verified together; a larger batch is cut."""
@@ -197,11 +198,11 @@ def _verify_blobs(
     """Whether all proofs show that commitments are those to blobs."""
     blst = _choose_blst(len(blobs), setup)
     if blst is not None and len(blobs) <= MAX_BLOBS:
-        check = _OpeningCheck(blst, commitments, proofs, setup)
-        challenges = check.begin(blobs)
+        hash_part = functools.partial(hash_blobs, blobs, commitments)
+        check = _OpeningCheck(blst, commitments, proofs, setup, hash_part)
         coefficients = send_polynomials(blobs, setup)
-        z = collect_challenges(challenges)
-        return check.finish(evaluate_polynomials(blobs, coefficients, z))
+        z = check.list_challenges()
+        return check.finish(z, start_evaluation(blobs, coefficients, z))
     if not setup.decodes(2 * len(blobs)):
         z = compute_challenges(blobs, commitments)
         return _verify_together(commitments, z, evaluate(blobs, z, setup), proofs, setup)
@@ -227,91 +228,76 @@ def _make_threads(_setup: TrustedSetup) -> ThreadPoolExecutor:
 
 
 class _OpeningCheck:
-    """The check of all proofs of values together, by blst in threads. With weights r, the equation
-    is
+    """The check of all proofs of values together, by blst. With weights r, the equation is
 
         e(sum of r C + z (r q), H) e(-sum of r q, s H) = e(G, H)^(sum of r y)
 
-    Only the right side needs the values, and it is a product of powers from a table. So threads
-    compute the left side while the device evaluates the polynomials. A task takes a part of the
-    proofs from bytes to the Miller loops of both pairings: each task less spares about 0.1 ms in
-    which threads wait for Python's global lock.
+    Only the right side needs the values, and it is a product of powers from a table. So the left
+    side is computed while the device evaluates the polynomials: the last part of the proofs by the
+    calling thread, and each other part by a task of its own.
     """
 
     def __init__(
-        self, blst: Blst, commitments: ByteRows, proofs: ByteRows, setup: TrustedSetup
+        self,
+        blst: Blst,
+        commitments: ByteRows,
+        proofs: ByteRows,
+        setup: TrustedSetup,
+        find_challenges: Callable[[slice], list[int]],
     ) -> None:
+        """`find_challenges` computes z of a part of the proofs."""
         count = len(commitments)
         self._blst, self._commitments, self._proofs = blst, commitments, proofs
-        self._threads = setup.get(_make_threads)
+        self._find_challenges, self._threads = find_challenges, setup.get(_make_threads)
         self._weights = pairing.draw_weights(count) if count > 1 else [1]
         self._lines = [blst.get_lines(each) for each in setup.g2_bytes[:2]]
-        self._parts = split_tasks(count, OPENING_TASKS)
-        self._loops: list[Future[Loop | None]] = []
+        *others, self._last = split_tasks(count, OPENING_TASKS)
+        started = [(part, Future[list[int]]()) for part in others]
+        self._loops = [self._threads.submit(self._run_task, *each) for each in started]
+        self._challenges = [each for _, each in started]
 
-    def begin(self, blobs: ByteRows) -> list[Future[list[int]]]:
-        """Let threads compute the left side; returns the challenges of parts of the blobs."""
-        z = [Future[list[int]]() for _ in self._parts]
-        # One hash takes this thread less time than another one needs to begin.
-        hashed = blobs if len(z) > 1 else None
+    def list_challenges(self) -> list[int]:
+        """All z."""
+        own = self._find_challenges(self._last)
+        return [*collect_challenges(self._challenges), *own]
+
+    def finish(self, z: Sequence[int], fetch_values: Callable[[], Sequence[int]]) -> bool:
+        """Whether the equation holds for all z and the values that are fetched."""
+        last = self._run_loops(self._last, z[self._last], self._threads.submit)
+        y = fetch_values()  # first: what is wrong with a blob is said before what is with a point
+        loops = [*(each.result() for each in self._loops), last]
+        if any(each is None for each in loops):
+            self._refuse_points()
+        left = self._blst.pair(loops)
+        total = sum(weight * each for weight, each in zip(self._weights, y, strict=True))
+        return self._blst.is_power(left, total % FR.modulus)
+
+    def _run_task(self, part: slice, challenges: Future[list[int]]) -> Loop | None:
         try:
-            self._loops = [
-                self._threads.submit(self._run_loops, part, each, hashed, _call)
-                for part, each in zip(self._parts, z, strict=True)
-            ]
-            if hashed is None:
-                _settle(z[0], hash_blobs, blobs, self._commitments, self._parts[0])
-        except BaseException:  # no task waits for a challenge for ever
-            for each in z:
-                each.cancel()
-            raise
-        return z
-
-    def compute(self, z: Sequence[int]) -> None:
-        """Compute the left side, with the help of threads."""
-        submit = self._threads.submit
-        given: list[Future[list[int]]] = [_call(list, z[part]) for part in self._parts]
-        self._loops = [
-            submit(self._run_loops, part, each, None, _call)
-            for part, each in zip(self._parts[:-1], given, strict=False)
-        ]
-        self._loops.append(_call(self._run_loops, self._parts[-1], given[-1], None, submit))
+            challenges.set_result(self._find_challenges(part))
+        except BaseException as error:  # the calling thread waits for them
+            challenges.set_exception(error)
+        return self._run_loops(part, challenges.result(), _call)
 
     def _run_loops(
-        self,
-        part: slice,
-        z: Future[list[int]],
-        blobs: ByteRows | None,
-        call: Callable[..., Future[Any]],
+        self, part: slice, z: Sequence[int], call: Callable[..., Future[Any]]
     ) -> Loop | None:
-        """The product of the Miller loops of some proofs, at the challenges of these blobs if there
-        are some; None where bytes are no point of the group. `call` runs one of the loops: a task
-        of the threads must not wait for another one, which may begin later."""
+        """The product of the Miller loops of some proofs; None where bytes are no point of the
+        group. `call` runs one of the two loops: a task must not wait for another one, which may
+        begin later."""
         blst, weights = self._blst, self._weights[part]
-        if blobs is not None:
-            _settle(z, hash_blobs, blobs, self._commitments, part)
         proofs = [blst.decode(item) for item in split_items(self._proofs.data[part])]
         commitments = [blst.decode(item) for item in split_items(self._commitments.data[part])]
         if None in proofs or None in commitments:
             return None
         total = proofs[0] if weights == [1] else blst.sum_multiples(proofs, weights)
         right = call(blst.run_miller_loop, blst.negate(total), self._lines[1])
-        at = z.result()
         if weights == [1]:
-            left = blst.sum([commitments[0], blst.multiply(proofs[0], at[0])])
+            left = blst.sum([commitments[0], blst.multiply(proofs[0], z[0])])
         else:
-            factors = [weight * each % FR.modulus for weight, each in zip(weights, at, strict=True)]
+            factors = [weight * each % FR.modulus for weight, each in zip(weights, z, strict=True)]
             left = blst.sum_multiples([*commitments, *proofs], [*weights, *factors])
         return blst.multiply_loops([blst.run_miller_loop(left, self._lines[0]), right.result()])
-
-    def finish(self, y: Sequence[int]) -> bool:
-        """Whether the equation holds, given the values."""
-        loops = [each.result() for each in self._loops]
-        if any(each is None for each in loops):
-            self._refuse_points()
-        left = self._blst.pair(loops)
-        total = sum(weight * each for weight, each in zip(self._weights, y, strict=True))
-        return self._blst.is_power(left, total % FR.modulus)
 
     def _refuse_points(self) -> NoReturn:
         """Raise for the first bytes that are no point of the group."""
@@ -327,14 +313,6 @@ def _call(function: Callable[..., Result], *arguments: Any) -> Future[Result]:
     return future
 
 
-def _settle(future: Future[Result], function: Callable[..., Result], *arguments: Any) -> None:
-    """Give a future the result of a function, or what the function raised."""
-    try:
-        future.set_result(function(*arguments))
-    except BaseException as error:
-        future.set_exception(error)
-
-
 def _verify_together(
     commitments: ByteRows,
     z: Sequence[int],
@@ -345,9 +323,8 @@ def _verify_together(
     """Whether all proofs of values are right."""
     blst = _choose_blst(len(z), setup)
     if blst is not None:
-        check = _OpeningCheck(blst, commitments, proofs, setup)
-        check.compute(z)
-        return check.finish(y)
+        check = _OpeningCheck(blst, commitments, proofs, setup, lambda part: [*z[part]])
+        return check.finish(z, lambda: y)
     if setup.decodes(2 * len(z)):
         there, quotients_there = setup.load_points(commitments, proofs)
         return _verify_all_on_device(there, quotients_there, z, y, setup)

@@ -193,10 +193,9 @@ def evaluate(prime: Prime, coefficients: ElementData, points: ElementData) -> El
     return _evaluate(prime, coefficients, points)
 
 
-def evaluate_rows(prime: Prime, coefficients: DeviceArray, points: Sequence[int]) -> list[int]:
+def evaluate_rows(prime: Prime, coefficients: DeviceArray, points: Sequence[int]) -> DeviceArray:
     """The values of rows of 2^k coefficients on a device, each at a point of its own, for primes of
-    the family `wide`; waits for the device, and raises the error of a call that the coefficients
-    depend on.
+    the family `wide`.
 
     A step makes m coefficients of t m: coefficient i is the sum of c[j m + i] x^(j m) over j < t.
     So the values depend on a few products after each other, while all others run side by side.
@@ -223,8 +222,7 @@ def evaluate_rows(prime: Prime, coefficients: DeviceArray, points: Sequence[int]
         steps.append(Dispatch(kernel, arrays, rows * sizes[index], push_words, grid_stride=True))
         found, length = values, sizes[index]
     device.submit(steps)
-    one = 1 if prime.canonical else prime.r_inverse
-    return [each * one % prime.modulus for each in words.to_ints(prime, device.fetch(found))]
+    return found
 
 
 def divide_by_vanishing(prime: Prime, x: ElementData, n: int) -> tuple[ElementData, ElementData]:
