@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpu_executor as gx
-from gpu_executor.errors import GpuError
+from gpu_executor.errors import ArgumentShapeError, GpuError
 from gpu_executor.fields import (
     BABYBEAR,
     BLS12_381_FR,
@@ -134,6 +134,20 @@ def test_long_polynomials_are_evaluated_in_parts(
     x, y = (make_array(gpu, place, FR, each) for each in (a, at))
     exact = make_polynomial(FR, a)
     assert to_ints(FR.poly_eval(x, y)) == [int(exact(point)) for point in at]
+
+
+@pytest.mark.parametrize("field", [FR, FULL96, SECP256K1_FQ], ids=lambda field: field.name)
+def test_rows_have_values_at_points_of_their_own(gpu: Gpu, field: Field) -> None:
+    for length in (1, 2, 16, 128):
+        at = [0, 1, field.modulus - 1, *draw_elements(field, 2, 2)]
+        rows = [draw_elements(field, length, seed) for seed in range(len(at))]
+        x: Any = gpu.to_device(field.encode(rows)).data
+        exact = [int(make_polynomial(field, a)(y)) for a, y in zip(rows, at, strict=True)]
+        found = field.array_type(field, polynomials.evaluate_rows(field.prime, x, at), field.form)
+        assert to_ints(found) == exact
+    for wrong in (x[:, :96], x[1:], x[:, :0]):
+        with pytest.raises(ArgumentShapeError, match="a point for each row"):
+            polynomials.evaluate_rows(field.prime, wrong, at)
 
 
 @in_every_place

@@ -14,14 +14,16 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
+from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.calls.dispatch import Dispatch
 from gpu_executor.errors import DeviceLacksError
-from gpu_executor.fields import BLS12_381_FR, Field
+from gpu_executor.fields import BLS12_381_FR, Field, FieldArray
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels import catalogue, elements, modules, passes
 from gpu_executor.kernels.catalogue import mont_mul_chain_kernel
 from gpu_executor.kernels.elements import CONVERSIONS, OPERATIONS, PRODUCTS, element_kernel
 from gpu_executor.kernels.families import module_family
+from gpu_executor.ops.polynomials import evaluate_rows
 from gpu_executor.primes import BABYBEAR, GOLDILOCKS, Prime, words
 from gpu_executor.vulkan import device_trials
 from gpu_executor.vulkan.device_memory import DeviceMemory
@@ -69,6 +71,7 @@ def load_emulated(module: str) -> bytes:
 def forget_kernels() -> None:
     elements._make_kernel.cache_clear()
     passes.scan_kernel.cache_clear()
+    passes.evaluate_rows_kernel.cache_clear()
     catalogue.mont_mul_chain_kernel.cache_clear()
 
 
@@ -149,6 +152,13 @@ def test_polynomials_are_evaluated_exactly(
         for point in points
     ]
     assert BLS12_381_FR.poly_eval(x, at).ints().tolist() == values
+    rows = gpu.to_device(BLS12_381_FR.encode([coefficients[:64], coefficients[36:]]))
+    assert isinstance(rows.data, DeviceArray)
+    found = FieldArray(BLS12_381_FR, evaluate_rows(FR, rows.data, points[:2]), BLS12_381_FR.form)
+    assert found.tolist() == [
+        sum(c * pow(point, i, FR.modulus) for i, c in enumerate(row)) % FR.modulus
+        for row, point in zip((coefficients[:64], coefficients[36:]), points, strict=False)
+    ]
 
 
 @on_two

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import random
 from collections.abc import Iterator
 
 import ckzg
@@ -53,12 +54,46 @@ def test_multiples_and_sums(blst: Blst, scalar: int) -> None:
     assert blst.encode(product) == encode(9 * scalar % G1.order)  # nothing was changed
 
 
+def test_sums_of_multiples(blst: Blst) -> None:
+    draw = random.Random(3)
+    for count in (0, 1, 2, 3, 7, 31, 32, 40):
+        numbers = [
+            draw.choice([0, 1, 2, 5, G1.order - 5, draw.randrange(G1.order)]) for _ in range(count)
+        ]
+        for bits in (8, 128, 255):
+            scalars = [
+                draw.choice([0, 1, (1 << bits - 1) + 1, draw.getrandbits(bits)]) for _ in numbers
+            ]
+            found = blst.sum_multiples([blst.decode(encode(each)) for each in numbers], scalars)
+            right = sum(n * k for n, k in zip(numbers, scalars, strict=True)) % G1.order
+            assert blst.encode(found) == encode(right)
+
+
 def test_pairings_with_infinity(blst: Blst) -> None:
-    h = blst.decode_g2(blst_module._encode_g2(1))
+    h, infinity = blst.get_lines(blst_module._encode_g2(1)), b"\xc0" + bytes(95)
     nothing = blst.run_miller_loop(blst.decode(INFINITY), h)
+    nothing_either = blst.run_miller_loop(blst.generator, blst.get_lines(infinity))
     something = blst.run_miller_loop(blst.generator, h)
-    assert blst.pairings_equal(nothing, nothing)
-    assert not blst.pairings_equal(nothing, something)
+    assert blst.is_power(blst.pair([nothing, nothing_either]), 0)
+    assert not blst.is_power(blst.pair([nothing, nothing_either]), 1)
+    assert blst.is_power(blst.pair([nothing, something]), 1)
+    assert not blst.is_power(blst.pair([something, nothing_either]), 0)
+
+
+@pytest.mark.parametrize(
+    "k", [1, 255, 256, 1 << 254, (1 << 254) + 0xFF00FF, G1.order - 1, G1.order]
+)
+def test_powers_of_the_pairing_of_the_generators(blst: Blst, k: int) -> None:
+    multiple = blst.run_miller_loop(
+        blst.decode(encode(k)), blst.get_lines(blst_module._encode_g2(1))
+    )
+    other = blst.run_miller_loop(
+        blst.decode(encode(9)), blst.get_lines(blst_module._encode_g2(G1.order - 7))
+    )
+    found = blst.pair([multiple, other])
+    assert blst.is_power(found, (k - 63) % G1.order)
+    assert not blst.is_power(found, k)
+    assert not blst.is_power(found, (k - 62) % G1.order)
 
 
 @pytest.mark.usefixtures("fresh")
@@ -69,8 +104,8 @@ def test_a_library_that_is_not_as_it_must_be_is_not_used(
     if what == "no package":
         monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     elif what == "no function":
-        changed = blst_module.DECLARATIONS.replace("blst_p1_sizeof", "blst_p1_length")
-        monkeypatch.setattr(blst_module, "DECLARATIONS", changed)
+        calls = {**blst_module.LONG_CALLS, "blst_of_another_name": []}
+        monkeypatch.setattr(blst_module, "LONG_CALLS", calls)
     elif what == "other sizes":
         monkeypatch.setattr(blst_module, "SIZES", {**blst_module.SIZES, "p1": 152})
     else:
@@ -106,3 +141,23 @@ def test_blobs_are_verified_with_blst_and_without(
             verify(commitments, [*proofs[:-1], bad])
         with pytest.raises(KzgDataError, match=r"commitments\[0\] is not a compressed"):
             verify([bad, *commitments[1:]], [*proofs[:-1], bad])
+
+
+def test_interrupted_verifications_leave_no_task_that_waits(
+    known: SetupPair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blob = draw_blob(30)
+    commitment = ckzg.blob_to_kzg_commitment(blob, known.ckzg)
+    proof = ckzg.compute_blob_kzg_proof(blob, commitment, known.ckzg)
+    joined = blob * 9, commitment * 9, proof * 9
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for name in ("send_polynomials", "hash_blobs", "start_evaluation"):
+        with monkeypatch.context() as patch:
+            patch.setattr(verification, name, interrupt)
+            for _ in range(verification.THREADS + 1):
+                with pytest.raises(KeyboardInterrupt):
+                    kzg.verify_blob_kzg_proof_batch(*joined, known.own)
+    assert kzg.verify_blob_kzg_proof_batch(*joined, known.own)

@@ -12,7 +12,7 @@ import pytest
 
 from gpu_executor import kzg
 from gpu_executor.kzg import proofs
-from gpu_executor.kzg.inputs import parse_bytes, split_items
+from gpu_executor.kzg.inputs import parse_array, parse_bytes, split_items
 from tests.support.kzg_setups import (
     GENERATOR,
     INFINITY,
@@ -49,6 +49,20 @@ def test_proofs_of_values_equal_those_of_ckzg(known: SetupPair) -> None:
     # The quotient's value at the secret: (p(s) - y) / (s - z).
     quotient = (evaluate_at_secret(blob) - int.from_bytes(y, "big")) * pow(SECRET - z, -1, MODULUS)
     assert proof == multiply_generator(quotient)
+
+
+def test_values_at_roots_and_at_other_points_equal_those_of_ckzg(known: SetupPair) -> None:
+    edges = list_edge_blobs()
+    blobs = [draw_blob(2), edges["first value"], edges["largest"], draw_blob(3)]
+    z = [pow(ROOT, 1234, MODULUS), 1, MODULUS - 1, 5]
+    rows = parse_array("blobs", to_array(blobs), blob_bytes := len(blobs[0]))
+    expected = [
+        int.from_bytes(ckzg.compute_kzg_proof(blob, at.to_bytes(32, "big"), known.ckzg)[1], "big")
+        for blob, at in zip(blobs, z, strict=True)
+    ]
+    assert proofs.evaluate(rows, z, known.own) == expected
+    first = parse_bytes("blob", blobs[0], blob_bytes)
+    assert proofs.evaluate(first, z[:1], known.own) == expected[:1]
 
 
 @pytest.mark.slow

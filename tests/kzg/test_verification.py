@@ -270,6 +270,7 @@ def test_the_device_decodes_the_points_of_large_batches_of_blobs(
     monkeypatch.setattr("gpu_executor.kzg.setup.HOST_DECODES", ())
     profile = VendorProfile(decoded_points=2)
     monkeypatch.setattr("gpu_executor.kzg.setup.get_profile", lambda _: profile)
+    monkeypatch.setattr(verification, "OPENINGS_OF_THREAD", 0)
     monkeypatch.setattr(verification, "_verify_all", refuse_call)
     given = [to_rows(each) for each in (proven.blobs, proven.commitments, proven.proofs)]
     verify = own.verify_blob_kzg_proof_batch
@@ -294,6 +295,7 @@ def test_single_wrong_proofs_are_found_after_a_check_on_the_device(
     monkeypatch.setattr("gpu_executor.kzg.setup.HOST_DECODES", ())
     profile = VendorProfile(decoded_points=2)
     monkeypatch.setattr("gpu_executor.kzg.setup.get_profile", lambda _: profile)
+    monkeypatch.setattr(verification, "OPENINGS_OF_THREAD", 0)
     rows = [to_rows(each) for each in values]
     rows[2] = rows[2].copy()
     rows[2][1, -1] ^= 1

@@ -65,6 +65,7 @@ FOLDERS: dict[str, Sequence[str]] = {
     "elements": FAMILIES,
     "conversions": MONTGOMERY_FAMILIES,
     "scans": FAMILIES,
+    "evaluations": ("wide", "f64_limbs"),
     "sparse": ("wide", "f64_limbs"),
     "chains": ("wide", "f64_limbs"),
     "scalar_chains": SCALAR_FAMILIES,

@@ -72,6 +72,13 @@ def fold_kernel(
 
 
 @functools.cache
+def evaluate_rows_kernel(prime: Prime, *, f64_limbs: bool = False) -> Kernel:
+    """Return the kernel `glsl/evaluations/evaluate_rows.comp`, for primes of the family `wide`."""
+    kind = module_family(prime, "evaluate_rows", f64_limbs=f64_limbs)
+    return _make_kernel(prime, kind, "evaluate_rows", inputs=2)
+
+
+@functools.cache
 def sparse_kernel(prime: Prime, *, f64_limbs: bool = False) -> Kernel:
     """Return the kernel `glsl/sparse/sparse_sums.comp`, for primes of the family `wide`."""
     kind = module_family(prime, "sparse_sums", f64_limbs=f64_limbs)

@@ -126,11 +126,10 @@ def encoded_pairings_equal(
     if blst is None:
         p, other_p = load_trusted(points)
         return pairings_equal(p, powers[0], other_p, powers[other])
-    loop, other_loop = (
-        blst.run_miller_loop(blst.decode_trusted(item), blst.decode_g2(encoded[power]))
-        for item, power in zip(split_items(points), (0, other), strict=True)
-    )
-    return blst.pairings_equal(loop, other_loop)
+    p, other_p = (blst.decode_trusted(item) for item in split_items(points))
+    loop = blst.run_miller_loop(p, blst.get_lines(encoded[0]))
+    other_loop = blst.run_miller_loop(blst.negate(other_p), blst.get_lines(encoded[other]))
+    return blst.is_power(blst.pair([loop, other_loop]), 0)
 
 
 def pairings_equal(p: G1Point, q: G2Point, other_p: G1Point, other_q: G2Point) -> bool:

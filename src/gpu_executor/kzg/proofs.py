@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.curves import BLS12_381_G1
 from gpu_executor.fields import BLS12_381_FR, FieldArray, eip4844
-from gpu_executor.graphs import graph
 from gpu_executor.kzg import pairing
 from gpu_executor.kzg.inputs import (
     BYTES_PER_BLOB,
@@ -35,6 +35,8 @@ from gpu_executor.kzg.inputs import (
 )
 from gpu_executor.kzg.setup import TrustedSetup, check_setup
 from gpu_executor.msm.parts import split_evenly
+from gpu_executor.ops.polynomials import evaluate_rows
+from gpu_executor.primes import words
 
 CHALLENGE_DOMAIN = b"FSBLOBVERIFY_V1_" + FIELD_ELEMENTS_PER_BLOB.to_bytes(16, "big")
 MAX_BLOBS = 128
@@ -184,23 +186,36 @@ def evaluate(blobs: ByteRows, z: Sequence[int], setup: TrustedSetup) -> list[int
     found: list[int] = []
     for part in cut(len(blobs), MAX_BLOBS):
         rows = blobs.select(part)
-        found += evaluate_sent(rows, rows.send_elements(setup.gpu), z[part], setup)
+        found += start_evaluation(rows, send_polynomials(rows, setup), z[part])()
     return found
 
 
-def evaluate_sent(
-    blobs: ByteRows, values: FieldArray, z: Sequence[int], setup: TrustedSetup
-) -> list[int]:
-    """`evaluate` for at most `MAX_BLOBS` blobs, whose values have been sent to the device."""
-    y = setup.get(_make_evaluator)(values, _encode_points(z, setup))
-    _replace_roots(y, values, z, setup)
-    try:
-        found: list[int] = y.tolist()
-    finally:
-        # After the values, so that nothing is waited for twice. An error of the elements is the
-        # error of y, too, and here it has the number of the blob.
-        blobs.check_elements(values)
-    return found
+def send_polynomials(blobs: ByteRows, setup: TrustedSetup) -> FieldArray:
+    """The coefficients of blobs' polynomials on the device, of at most `MAX_BLOBS` blobs. They need
+    no point, so the device computes them while the host hashes the blobs."""
+    return eip4844.coefficients(blobs.send_elements(setup.gpu))
+
+
+def start_evaluation(
+    blobs: ByteRows, coefficients: FieldArray, z: Sequence[int]
+) -> Callable[[], list[int]]:
+    """Let the device evaluate polynomials that `send_polynomials` sent at one point each; returns
+    what fetches the values."""
+    prime, data = BLS12_381_FR.prime, coefficients.in_form(BLS12_381_FR.form).data
+    assert isinstance(data, DeviceArray)
+    y = FieldArray(BLS12_381_FR, evaluate_rows(prime, data, z), BLS12_381_FR.form)
+
+    def fetch() -> list[int]:
+        try:
+            found = words.to_ints(prime, y.words())
+        finally:
+            # After the values, so that nothing is waited for twice. An error of the elements is the
+            # error of the values, too, and here it has the number of the blob.
+            blobs.check_elements(coefficients)
+        # The host changes the form of few elements faster than a kernel is submitted.
+        return [each * prime.r_inverse % prime.modulus for each in found]
+
+    return fetch
 
 
 def compute_challenges(blobs: ByteRows, commitments: ByteRows) -> list[int]:
@@ -243,49 +258,20 @@ def hash_blobs(blobs: ByteRows, commitments: ByteRows, part: slice) -> list[int]
     return found
 
 
-def _encode_points(z: Sequence[int], setup: TrustedSetup) -> FieldArray:
-    """Points z, and (1 - z^4096) / 4096, on the device: (2, n)."""
-    p, size = BLS12_381_FR.modulus, FIELD_ELEMENTS_PER_BLOB
-    shrink = pow(size, -1, p)
-    factors = [(1 - pow(each, size, p)) * shrink % p for each in z]
-    return setup.to_device(BLS12_381_FR.encode([list(z), factors]))
-
-
-def _sum_ratios(
-    values: FieldArray, domain: FieldArray, points: FieldArray
-) -> tuple[FieldArray, FieldArray]:
-    """The values at z of polynomials with values (n, 4096), if z is no root of unity, and
-    1 / (w[i] - z), 0 if w[i] is z. `points` are those of `_encode_points`."""
-    inverses = BLS12_381_FR.inverse(domain - points[0].reshape(-1, 1))
-    return BLS12_381_FR.sum(values * domain * inverses, axis=1) * points[1], inverses
-
-
-def _make_evaluator(setup: TrustedSetup) -> Callable[..., FieldArray]:
-    """The values of `_sum_ratios`, recorded once for each number of blobs."""
-    domain = setup.get(_make_domain)
-
-    def evaluate(values: FieldArray, points: FieldArray) -> FieldArray:
-        return _sum_ratios(values, domain, points)[0]
-
-    return graph(evaluate)
-
-
-def _replace_roots(
-    y: FieldArray, values: FieldArray, z: Sequence[int], setup: TrustedSetup
-) -> None:
-    """Replace the values at roots of unity by those of the blob."""
-    roots = setup.get(_list_roots)
-    for row, each in enumerate(z):
-        if each in roots:
-            y[row] = values[row, roots[each]]
-
-
 def _evaluate(
     values: FieldArray, z: Sequence[int], setup: TrustedSetup
 ) -> tuple[FieldArray, FieldArray]:
     """The values at z of polynomials with values (n, 4096), and 1 / (w[i] - z), 0 if w[i] is z."""
-    y, inverses = _sum_ratios(values, setup.get(_make_domain), _encode_points(z, setup))
-    _replace_roots(y, values, z, setup)
+    p, size = BLS12_381_FR.modulus, FIELD_ELEMENTS_PER_BLOB
+    shrink = pow(size, -1, p)
+    factors = [(1 - pow(each, size, p)) * shrink % p for each in z]
+    encoded = setup.to_device(BLS12_381_FR.encode([list(z), factors]))
+    domain, roots = setup.get(_make_domain), setup.get(_list_roots)
+    inverses = BLS12_381_FR.inverse(domain - encoded[0].reshape(-1, 1))
+    y = BLS12_381_FR.sum(values * domain * inverses, axis=1) * encoded[1]
+    for row, each in enumerate(z):
+        if each in roots:
+            y[row] = values[row, roots[each]]
     return y, inverses
 
 

@@ -8,11 +8,12 @@ with probability 2^-128.
 
 from __future__ import annotations
 
+import functools
 import os
 import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,7 @@ from gpu_executor.errors import GpuError
 from gpu_executor.fields import BLS12_381_FR, FieldArray
 from gpu_executor.graphs import graph
 from gpu_executor.kzg import pairing
-from gpu_executor.kzg.blst import Blst, Loop, Point, load_blst
+from gpu_executor.kzg.blst import Blst, Loop, load_blst
 from gpu_executor.kzg.cells import list_shifts
 from gpu_executor.kzg.inputs import (
     BYTES_PER_BLOB,
@@ -50,9 +51,10 @@ from gpu_executor.kzg.proofs import (
     collect_challenges,
     compute_challenges,
     evaluate,
-    evaluate_sent,
+    hash_blobs,
+    send_polynomials,
     split_tasks,
-    start_challenges,
+    start_evaluation,
 )
 from gpu_executor.kzg.setup import TrustedSetup, check_setup
 
@@ -60,15 +62,17 @@ if TYPE_CHECKING:
     from py_arkworks_bls12381 import G1Point
 
 FR = BLS12_381_FR
+Result = TypeVar("Result")
 Booleans = npt.NDArray[np.bool_]
 WEIGHT_BYTES = 16
 """Bytes of the random weight of a cell."""
 THREADS = min(16, os.cpu_count() or 1)
-OPENINGS_OF_THREAD = 2
+OPENINGS_OF_THREAD = 5
 """Proofs of values for each thread up to which blst checks them: on the 16 cores of the host of an
-NVIDIA H200, 21 blobs were verified in 7.9 ms, and by the device in 12.8; 72 in 15.6 and 14.4."""
-OPENING_TASKS = 8.0
-"""The time of two points, 0.3 ms, in that of the beginning of a task (`HASH_TASKS`)."""
+NVIDIA H200, 72 blobs were verified in 12.6 ms, and by the device in 19.0; 128 in 18.1 and 19.7."""
+OPENING_TASKS = 1.0
+"""For `split_tasks`: 21 blobs take 7.5 ms there with 1.0, 13.6 in one part, and 9.2 with 4.0. Each
+call of blst releases Python's lock, and waits for it 0.1 to 0.3 ms while other threads are busy."""
 MAX_CELLS = 1 << 14
 """Cells that are verified together; a larger batch is cut."""
 
@@ -195,14 +199,11 @@ def _verify_blobs(
     """Whether all proofs show that commitments are those to blobs."""
     blst = _choose_blst(len(blobs), setup)
     if blst is not None and len(blobs) <= MAX_BLOBS:
-        threads = setup.get(_make_threads)
-        # One hash takes this thread less time than another one needs to begin.
-        hashes = start_challenges(blobs, commitments, threads) if len(blobs) > 1 else []
-        check = _OpeningCheck(blst, commitments, proofs, setup)
-        values = blobs.send_elements(setup.gpu)
-        z = collect_challenges(hashes) if hashes else compute_challenges(blobs, commitments)
-        check.multiply(z)
-        return check.finish(evaluate_sent(blobs, values, z, setup))
+        hash_part = functools.partial(hash_blobs, blobs, commitments)
+        check = _OpeningCheck(blst, commitments, proofs, setup, hash_part)
+        coefficients = send_polynomials(blobs, setup)
+        z = check.list_challenges()
+        return check.finish(z, start_evaluation(blobs, coefficients, z))
     if not setup.decodes(2 * len(blobs)):
         z = compute_challenges(blobs, commitments)
         return _verify_together(commitments, z, evaluate(blobs, z, setup), proofs, setup)
@@ -228,86 +229,89 @@ def _make_threads(_setup: TrustedSetup) -> ThreadPoolExecutor:
 
 
 class _OpeningCheck:
-    """The check of all proofs of values together, by blst in threads. With weights r, the equation
-    is
+    """The check of all proofs of values together, by blst. With weights r, the equation is
 
-        e(sum of r C + z (r q) - (sum of r y) G, H) = e(sum of r q, s H)
+        e(sum of r C + z (r q), H) e(-sum of r q, s H) = e(G, H)^(sum of r y)
 
-    What needs no z begins at once, and what needs z with `multiply`. Threads take tasks in order,
-    so no task waits for one that has not begun.
+    Only the right side needs the values, and it is a product of powers from a table. So the left
+    side is computed while the device evaluates the polynomials: the last part of the proofs by the
+    calling thread, and each other part by a task of its own.
     """
 
     def __init__(
-        self, blst: Blst, commitments: ByteRows, proofs: ByteRows, setup: TrustedSetup
+        self,
+        blst: Blst,
+        commitments: ByteRows,
+        proofs: ByteRows,
+        setup: TrustedSetup,
+        find_challenges: Callable[[slice], list[int]],
     ) -> None:
+        """`find_challenges` computes z of a part of the proofs."""
         count = len(commitments)
-        self._blst, self._rows = blst, (commitments, proofs)
-        self._threads = setup.get(_make_threads)
+        self._blst, self._commitments, self._proofs = blst, commitments, proofs
+        self._find_challenges, self._threads = find_challenges, setup.get(_make_threads)
         self._weights = pairing.draw_weights(count) if count > 1 else [1]
-        self._g2 = [blst.decode_g2(each) for each in setup.g2_bytes[:2]]
-        self._parts = split_tasks(count, OPENING_TASKS)
-        self._loaded = [self._threads.submit(self._load, part) for part in self._parts]
-        self._right = self._threads.submit(self._run_right_loop)
-        self._lefts: list[Future[Point | None]] = []
+        self._lines = [blst.get_lines(each) for each in setup.g2_bytes[:2]]
+        *others, self._last = split_tasks(count, OPENING_TASKS)
+        started = [(part, Future[list[int]]()) for part in others]
+        self._loops = [self._threads.submit(self._run_task, *each) for each in started]
+        self._challenges = [each for _, each in started]
 
-    def _load(self, part: slice) -> list[tuple[Point, Point]] | None:
-        """r C and r q; None where one of them is no point of the group."""
-        blst, found = self._blst, list[tuple[Point, Point]]()
-        encoded = (split_items(rows.data[part]) for rows in self._rows)
-        for commitment, proof, weight in zip(*encoded, self._weights[part], strict=True):
-            points = blst.decode(commitment), blst.decode(proof)
-            if points[0] is None or points[1] is None:
-                return None
-            if weight != 1:
-                points = blst.multiply(points[0], weight), blst.multiply(points[1], weight)
-            found.append(points)
-        return found
+    def list_challenges(self) -> list[int]:
+        """All z."""
+        own = self._find_challenges(self._last)
+        return [*collect_challenges(self._challenges), *own]
 
-    def _run_right_loop(self) -> Loop | None:
-        quotients = list[Point]()
-        for each in self._loaded:
-            found = each.result()
-            if found is None:
-                return None
-            quotients += [quotient for _, quotient in found]
-        return self._blst.run_miller_loop(self._blst.sum(quotients), self._g2[1])
-
-    def multiply(self, z: Sequence[int]) -> None:
-        """Begin with the multiples of the proofs by z."""
-        self._lefts = [
-            self._threads.submit(self._add_left, loaded, z[part])
-            for loaded, part in zip(self._loaded, self._parts, strict=True)
-        ]
-
-    def _add_left(
-        self, loaded: Future[list[tuple[Point, Point]] | None], z: Sequence[int]
-    ) -> Point | None:
-        """The sum of r C + z (r q)."""
-        blst, found = self._blst, loaded.result()
-        if found is None:
-            return None
-        terms = [
-            term
-            for (commitment, quotient), at in zip(found, z, strict=True)
-            for term in (commitment, blst.multiply(quotient, at))
-        ]
-        return blst.sum(terms)
-
-    def finish(self, y: Sequence[int]) -> bool:
-        """Whether the equation holds, given the values."""
-        total = sum(weight * each for weight, each in zip(self._weights, y, strict=True))
-        constant = self._blst.multiply(self._blst.generator, -total % FR.modulus)
-        lefts, right = [each.result() for each in self._lefts], self._right.result()
-        if right is None:
+    def finish(self, z: Sequence[int], fetch_values: Callable[[], Sequence[int]]) -> bool:
+        """Whether the equation holds for all z and the values that are fetched."""
+        last = self._run_loops(self._last, z[self._last], self._threads.submit)
+        y = fetch_values()  # first: what is wrong with a blob is said before what is with a point
+        loops = [*(each.result() for each in self._loops), last]
+        if any(each is None for each in loops):
             self._refuse_points()
-        left = self._blst.run_miller_loop(self._blst.sum([*lefts, constant]), self._g2[0])
-        return self._blst.pairings_equal(left, right)
+        left = self._blst.pair(loops)
+        total = sum(weight * each for weight, each in zip(self._weights, y, strict=True))
+        return self._blst.is_power(left, total % FR.modulus)
+
+    def _run_task(self, part: slice, challenges: Future[list[int]]) -> Loop | None:
+        try:
+            challenges.set_result(self._find_challenges(part))
+        except BaseException as error:  # the calling thread waits for them
+            challenges.set_exception(error)
+        return self._run_loops(part, challenges.result(), _call)
+
+    def _run_loops(
+        self, part: slice, z: Sequence[int], call: Callable[..., Future[Any]]
+    ) -> Loop | None:
+        """The product of the Miller loops of some proofs; None where bytes are no point of the
+        group. `call` runs one of the two loops: a task must not wait for another one, which may
+        begin later."""
+        blst, weights = self._blst, self._weights[part]
+        proofs = [blst.decode(item) for item in split_items(self._proofs.data[part])]
+        commitments = [blst.decode(item) for item in split_items(self._commitments.data[part])]
+        if None in proofs or None in commitments:
+            return None
+        total = proofs[0] if weights == [1] else blst.sum_multiples(proofs, weights)
+        right = call(blst.run_miller_loop, blst.negate(total), self._lines[1])
+        if weights == [1]:
+            left = blst.sum([commitments[0], blst.multiply(proofs[0], z[0])])
+        else:
+            factors = [weight * each % FR.modulus for weight, each in zip(weights, z, strict=True)]
+            left = blst.sum_multiples([*commitments, *proofs], [*weights, *factors])
+        return blst.multiply_loops([blst.run_miller_loop(left, self._lines[0]), right.result()])
 
     def _refuse_points(self) -> NoReturn:
         """Raise for the first bytes that are no point of the group."""
-        for rows in self._rows:
+        for rows in (self._commitments, self._proofs):
             pairing.load_points(rows)
         raise GpuError("blst and arkworks disagree about points of BLS12-381 G1; please report it")
+
+
+def _call(function: Callable[..., Result], *arguments: Any) -> Future[Result]:
+    """Call a function in this thread."""
+    future: Future[Result] = Future()
+    future.set_result(function(*arguments))
+    return future
 
 
 def _verify_together(
@@ -320,9 +324,8 @@ def _verify_together(
     """Whether all proofs of values are right."""
     blst = _choose_blst(len(z), setup)
     if blst is not None:
-        check = _OpeningCheck(blst, commitments, proofs, setup)
-        check.multiply(z)
-        return check.finish(y)
+        check = _OpeningCheck(blst, commitments, proofs, setup, lambda part: [*z[part]])
+        return check.finish(z, lambda: y)
     if setup.decodes(2 * len(z)):
         there, quotients_there = setup.load_points(commitments, proofs)
         return _verify_all_on_device(there, quotients_there, z, y, setup)

@@ -35,6 +35,7 @@ from gpu_executor.hashes.byte_hash import NAMED as BYTE_HASHES
 from gpu_executor.hashes.byte_hash import ByteHash
 from gpu_executor.hashes.field_hash import FieldHash
 from gpu_executor.kernels.curves import COORDINATES
+from gpu_executor.kernels.families import family
 from gpu_executor.msm.fixed_base import FixedBase
 from gpu_executor.msm.plan import plan_sets
 from gpu_executor.msm.run import run_on_device, run_sets, run_tables
@@ -195,6 +196,8 @@ def run_field(device: WorkDevice, field: Field) -> None:
         polynomials.resize(prime, a.data, count + 1)
         row = a[:FEW].reshape(1, FEW)
         polynomials.multiply_directly(prime, row.data, row.data)
+        if family(prime) == "wide":
+            polynomials.evaluate_rows(prime, row.data, [3])
         if element_bytes.can_convert(device, prime, prime.element_bytes):
             encoded = device.empty((count, prime.element_bytes), element_bytes.BYTE)
             element_bytes.read_bytes(prime, encoded, big_endian=True)
