@@ -29,8 +29,10 @@ from gpu_executor.kernels.curves import (
     COORDINATES,
     count_lanes,
     encode_f64_constants,
+    half_digits_kernel,
     halve_scalars_kernel,
     halved_lengths_kernel,
+    packed_digits_kernel,
     pair_runs_kernel,
     point_limbs,
     run_bounds_kernel,
@@ -56,7 +58,13 @@ from gpu_executor.ops.points import (
     make_residue_dispatch,
     to_limb_form,
 )
-from gpu_executor.ops.sort import exclusive_scan, gains_by_rows, sort_pairs
+from gpu_executor.ops.sort import (
+    can_sort_digits,
+    exclusive_scan,
+    gains_by_rows,
+    sort_digits,
+    sort_pairs,
+)
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.glv import Glv
 from gpu_executor.primes.prime import LimbLayout
@@ -106,12 +114,17 @@ def make_halves(device: ArrayDevice, plan: MsmPlan, glv: Glv) -> DeviceArray:
     return device.empty((plan.batch * plan.terms, glv.half_words), WORD)
 
 
+def get_glv_constants(device: ArrayDevice, glv: Glv) -> DeviceArray:
+    """The constants of kernels that halve scalars, on a device."""
+    return device.cache(("glv", glv), lambda: device.put(glv.encode()))
+
+
 def halve_scalars(
     device: ArrayDevice, plan: MsmPlan, glv: Glv, scalars: DeviceArray, halves: DeviceArray
 ) -> Dispatch:
     """What writes the halves of all scalars."""
-    constants = device.cache(("glv", glv), lambda: device.put(glv.encode()))
-    arrays, count = (scalars, constants, halves), plan.batch * plan.points
+    arrays = scalars, get_glv_constants(device, glv), halves
+    count = plan.batch * plan.points
     kernel = halve_scalars_kernel(scalars.nbytes // (4 * count))
     return Dispatch(kernel, arrays, count, (plan.points,), grid_stride=True)
 
@@ -286,42 +299,66 @@ class Msm:
         steps, self._steps = self._steps, []
         return steps
 
-    def make_entries(self) -> tuple[DeviceArray, DeviceArray]:
-        """Arrays for the signed digits of all scalars: their buckets, and points with signs."""
-        keys, entries = (self._device.empty((self._plan.entries,), WORD) for _ in range(2))
-        return keys, entries
+    def make_entries(self) -> tuple[DeviceArray, ...]:
+        """Arrays for the signed digits of all scalars: one of packed digits, or their buckets, and
+        points with signs."""
+        count = 1 if self._packs_digits else 2
+        return tuple(self._device.empty((self._plan.entries,), WORD) for _ in range(count))
+
+    @property
+    def _packs_digits(self) -> bool:
+        """Whether a digit is one word until it is sorted: all MSMs have the same points, without
+        tables of multiples, so that the place of a digit tells its point."""
+        plan = self._plan
+        if plan.tables > 1 or plan.point_sets is not None or not plan.shares_points:
+            return False
+        return can_sort_digits(self._device.info, plan.terms, plan.window_bits)
 
     def split_scalars(
-        self, scalars: DeviceArray, keys: DeviceArray, entries: DeviceArray
-    ) -> tuple[DeviceArray, DeviceArray]:
-        """Write the signed digits of all scalars."""
-        plan = self._plan
-        if plan.glv is not None:
-            if self._halves is None:
-                self._halves = make_halves(self._device, plan, plan.glv)
-            self._steps.append(halve_scalars(self._device, plan, plan.glv, scalars, self._halves))
-            scalars = self._halves
-        words = scalars.nbytes // (4 * plan.batch * plan.terms)
-        sets = plan.point_sets or (1 if plan.shares_points else plan.batch)
-        digits = plan.windows, plan.window_bits, plan.table_windows
-        push = plan.terms, words, *digits, plan.tables * plan.terms, plan.msms_per_set, sets
-        arrays, count = (scalars, keys, entries), plan.batch * plan.terms
-        kernel = scalar_digits_kernel()
+        self, scalars: DeviceArray, *entries: DeviceArray
+    ) -> tuple[DeviceArray, ...]:
+        """Write the signed digits of all scalars to the arrays of `make_entries`."""
+        plan, device = self._plan, self._device
+        words = scalars.nbytes // (4 * plan.batch * plan.points)
+        if self._packs_digits:
+            (digits,), push = entries, (plan.points, plan.windows, plan.window_bits)
+            if plan.glv is None:
+                kernel, arrays = packed_digits_kernel(words), (scalars, digits)
+            else:
+                constants = get_glv_constants(device, plan.glv)
+                kernel, arrays = half_digits_kernel(words), (scalars, constants, digits)
+            count = plan.batch * plan.points
+        else:
+            if plan.glv is not None:
+                if self._halves is None:
+                    self._halves = make_halves(device, plan, plan.glv)
+                self._steps.append(halve_scalars(device, plan, plan.glv, scalars, self._halves))
+                scalars, words = self._halves, plan.glv.half_words
+            sets = plan.point_sets or (1 if plan.shares_points else plan.batch)
+            split = plan.windows, plan.window_bits, plan.table_windows
+            push = plan.terms, words, *split, plan.tables * plan.terms, plan.msms_per_set, sets
+            kernel, arrays = scalar_digits_kernel(), (scalars, *entries)
+            count = plan.batch * plan.terms
         self._steps.append(Dispatch(kernel, arrays, count, push, grid_stride=True, overwrites=True))
         self.submit()
-        return keys, entries
+        return entries
 
-    def sort(self, keys: DeviceArray, entries: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
-        """The entries ordered by bucket. Where that takes fewer passes, the entries of each window
-        are sorted by themselves."""
+    def sort(self, *entries: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
+        """The keys and the entries of what `split_scalars` has written, ordered by bucket. Where
+        that takes fewer passes, the entries of each window are sorted by themselves."""
         plan, rows, key_bits = self._plan, 1, self._plan.key_bits
+        if self._packs_digits:
+            (digits,) = entries
+            windows = plan.batch * plan.table_windows
+            return sort_digits(self._device, digits, plan.window_bits, windows)
+        keys, values = entries
         if plan.windows % plan.table_windows == 0:
             windows = plan.batch * plan.table_windows
             if gains_by_rows(
                 self._device.info, plan.entries // windows, key_bits, plan.window_bits
             ):
                 rows, key_bits = windows, plan.window_bits
-        return sort_pairs(self._device, keys, entries, key_bits, rows)
+        return sort_pairs(self._device, keys, values, key_bits, rows)
 
     def find_pairs(self, keys: DeviceArray, entries: DeviceArray) -> AffineRounds | None:
         """The pairs that the rounds of affine additions add; None if the plan has no rounds."""
