@@ -38,6 +38,7 @@ from gpu_executor.kernels.curves import (
     run_bounds_kernel,
     scalar_digits_kernel,
 )
+from gpu_executor.kernels.passes import clear_kernel
 from gpu_executor.msm.plan import (
     LEAST_PAIRS,
     ROUND_SUBGROUPS,
@@ -394,7 +395,10 @@ class Msm:
             length = choose_length(plan.accumulated, lanes, device.info, grouped=grouped)
         count = -(-plan.accumulated // length)
         buckets = self.make_buckets() if buckets is None else buckets
-        device.assign(buckets, np.uint32(0))
+        # An assignment of 0, which computes the place of every word, takes four times as long.
+        device.submit(
+            [Dispatch(clear_kernel(), (buckets,), buckets.nbytes // 16, grid_stride=True)]
+        )
         partial_keys, partials = device.empty((2 * count,), WORD), self._make_points(2 * count)
         return BucketSums(buckets, partial_keys, partials, count, length, grouped, f64_limbs)
 

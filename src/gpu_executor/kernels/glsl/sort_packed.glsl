@@ -30,7 +30,16 @@ WORDS_OUT(4, entries)
 
 shared uint low_starts[RADIX]; // the place in the row of the first key with each lower half
 
-// The bucket of a word, whose lower half is at least `low`, and at place `at` of the row.
+// The lower half of the key at place `at` of the row.
+uint find_low(uint at) {
+    uint low = 0;
+    for (uint step = RADIX / 2; step > 0; step /= 2) {
+        if (low_starts[low + step] <= at) low += step;
+    }
+    return low;
+}
+
+// The bucket of a word at place `at` of the row; its lower half is at least `low`.
 uint find_bucket(uint word, uint row, uint at, inout uint low) {
     while (low + 1 < RADIX && low_starts[low + 1] <= at) ++low;
     uint bucket = word >> (POINT_BITS + 1) << DIGIT_BITS | low;
@@ -40,8 +49,8 @@ uint find_bucket(uint word, uint row, uint at, inout uint low) {
 #define BEGIN_TILE                                                                             \
     for (uint d = invocation; d < RADIX; d += gl_WorkGroupSize.x) {                            \
         low_starts[d] = first_offsets[count_index(Tile(tile.row, 0, 0, 0), d)] - tile.row * row_length; \
-    }                                                                                          \
-    uint low = 0;
+    }
+#define BEGIN_VALUES uint low = find_low(ROW_PLACE(first));
 #define STORE_KEY(place, word)                                                                 \
     entries[place] = (word & (1u << POINT_BITS) - 1) | word >> POINT_BITS << 31;
 #define LOAD_VALUE(word, at) find_bucket(word, tile.row, ROW_PLACE(at), low)

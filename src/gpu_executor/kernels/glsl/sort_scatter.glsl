@@ -44,6 +44,9 @@ WORDS_OUT(2, sorted_keys)
 #ifndef BEGIN_TILE
 #define BEGIN_TILE
 #endif
+#ifndef BEGIN_VALUES
+#define BEGIN_VALUES
+#endif
 
 const uint COUNTER_ROWS = TILE / RADIX;
 
@@ -135,6 +138,7 @@ void sort_tile(Tile tile) {
     }
 #ifdef STORE_VALUE
     barrier();
+    BEGIN_VALUES
     EACH_KEY(k) {
         uint at = first + k * lanes;
         if (at < length) pool[place[k]] = LOAD_VALUE(own[k], at);
