@@ -1,5 +1,5 @@
-"""The weighted sums of buckets by rows and columns, with f64 limbs: exact for points in any form, and
-within the bounds of the kernel.
+"""The weighted sums of buckets by rows and columns, with f64 limbs: exact for points in any form,
+and within the bounds of the kernel.
 
 A device that cannot round float64 toward zero, such as lavapipe, runs the kernel with the halves of
 each product computed with integers (`EMULATED` in f64_limbs.glsl).
@@ -7,6 +7,7 @@ each product computed with integers (`EMULATED` in f64_limbs.glsl).
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Sequence
@@ -77,7 +78,9 @@ def test_weighted_sums_are_exact(
     ]
     plan = MsmPlan(1, len(rows), WINDOW_BITS - 1, WINDOW_BITS)
     assert plan.windows == 1
-    buckets = device.put(encode(curve, sum(rows, []), draw).reshape(len(rows) * BUCKETS, -1))
+    buckets = device.put(
+        encode(curve, list(itertools.chain(*rows)), draw).reshape(len(rows) * BUCKETS, -1)
+    )
     result = make_points(device, curve.key, len(rows))
     Msm(device, curve.key, plan, has_table=True).finish(buckets, result)
     found = PointArray(curve, result.numpy()).tolist()

@@ -29,16 +29,13 @@ from gpu_executor.kernels.curves import (
     COORDINATES,
     count_lanes,
     encode_f64_constants,
-    half_digits_kernel,
-    halve_scalars_kernel,
     halved_lengths_kernel,
-    packed_digits_kernel,
     pair_runs_kernel,
     point_limbs,
     run_bounds_kernel,
-    scalar_digits_kernel,
 )
 from gpu_executor.kernels.passes import clear_kernel
+from gpu_executor.msm.digits import MsmDigits
 from gpu_executor.msm.plan import (
     LEAST_PAIRS,
     ROUND_SUBGROUPS,
@@ -59,15 +56,8 @@ from gpu_executor.ops.points import (
     make_residue_dispatch,
     to_limb_form,
 )
-from gpu_executor.ops.sort import (
-    can_sort_digits,
-    exclusive_scan,
-    gains_by_rows,
-    sort_digits,
-    sort_pairs,
-)
+from gpu_executor.ops.sort import exclusive_scan
 from gpu_executor.primes.curve_key import CurveKey
-from gpu_executor.primes.glv import Glv
 from gpu_executor.primes.prime import LimbLayout
 
 SUBGROUPS = 8
@@ -112,26 +102,6 @@ def shift_points(curve: CurveKey, p: DeviceArray, tables: int, shift: int) -> De
         push = count_coordinates(curve, p), tables, shift
         device.submit([make_dispatch(device, curve, "shift_points", arrays, count, push)])
     return result
-
-
-def make_halves(device: ArrayDevice, plan: MsmPlan, glv: Glv) -> DeviceArray:
-    """An array for the halves of all scalars."""
-    return device.empty((plan.batch * plan.terms, glv.half_words), WORD)
-
-
-def get_glv_constants(device: ArrayDevice, glv: Glv) -> DeviceArray:
-    """The constants of kernels that halve scalars, on a device."""
-    return device.cache(("glv", glv), lambda: device.put(glv.encode()))
-
-
-def halve_scalars(
-    device: ArrayDevice, plan: MsmPlan, glv: Glv, scalars: DeviceArray, halves: DeviceArray
-) -> Dispatch:
-    """What writes the halves of all scalars."""
-    arrays = scalars, get_glv_constants(device, glv), halves
-    count = plan.batch * plan.points
-    kernel = halve_scalars_kernel(scalars.nbytes // (4 * count))
-    return Dispatch(kernel, arrays, count, (plan.points,), grid_stride=True)
 
 
 class AffineRounds:
@@ -263,8 +233,8 @@ class Msm:
         self._has_table = has_table
         self._constants = get_constants(device, curve)
         self._lanes = count_lanes(curve, device.info)
+        self._digits = MsmDigits(device, plan)
         self._steps: list[Step] = []
-        self._halves: DeviceArray | None = None
 
     def run(
         self,
@@ -305,65 +275,17 @@ class Msm:
         return steps
 
     def make_entries(self) -> tuple[DeviceArray, ...]:
-        """Arrays for the signed digits of all scalars: one of packed digits, or their buckets, and
-        points with signs."""
-        count = 1 if self._packs_digits else 2
-        return tuple(self._device.empty((self._plan.entries,), WORD) for _ in range(count))
+        """Arrays for the signed digits of all scalars."""
+        return self._digits.make_entries()
 
-    @property
-    def _packs_digits(self) -> bool:
-        """Whether a digit is one word until it is sorted: all MSMs have the same points, without
-        tables of multiples, so that the place of a digit tells its point."""
-        plan = self._plan
-        if plan.tables > 1 or plan.point_sets is not None or not plan.shares_points:
-            return False
-        return can_sort_digits(self._device.info, plan.terms, plan.window_bits)
-
-    def split_scalars(
-        self, scalars: DeviceArray, *entries: DeviceArray
-    ) -> tuple[DeviceArray, ...]:
+    def split_scalars(self, scalars: DeviceArray, *entries: DeviceArray) -> tuple[DeviceArray, ...]:
         """Write the signed digits of all scalars to the arrays of `make_entries`."""
-        plan, device = self._plan, self._device
-        words = scalars.nbytes // (4 * plan.batch * plan.points)
-        if self._packs_digits:
-            (digits,), push = entries, (plan.points, plan.windows, plan.window_bits)
-            if plan.glv is None:
-                kernel, arrays = packed_digits_kernel(words), (scalars, digits)
-            else:
-                constants = get_glv_constants(device, plan.glv)
-                kernel, arrays = half_digits_kernel(words), (scalars, constants, digits)
-            count = plan.batch * plan.points
-        else:
-            if plan.glv is not None:
-                if self._halves is None:
-                    self._halves = make_halves(device, plan, plan.glv)
-                self._steps.append(halve_scalars(device, plan, plan.glv, scalars, self._halves))
-                scalars, words = self._halves, plan.glv.half_words
-            sets = plan.point_sets or (1 if plan.shares_points else plan.batch)
-            split = plan.windows, plan.window_bits, plan.table_windows
-            push = plan.terms, words, *split, plan.tables * plan.terms, plan.msms_per_set, sets
-            kernel, arrays = scalar_digits_kernel(), (scalars, *entries)
-            count = plan.batch * plan.terms
-        self._steps.append(Dispatch(kernel, arrays, count, push, grid_stride=True, overwrites=True))
-        self.submit()
+        self._device.submit(self._digits.split(scalars, entries))
         return entries
 
     def sort(self, *entries: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
-        """The keys and the entries of what `split_scalars` has written, ordered by bucket. Where
-        that takes fewer passes, the entries of each window are sorted by themselves."""
-        plan, rows, key_bits = self._plan, 1, self._plan.key_bits
-        if self._packs_digits:
-            (digits,) = entries
-            windows = plan.batch * plan.table_windows
-            return sort_digits(self._device, digits, plan.window_bits, windows)
-        keys, values = entries
-        if plan.windows % plan.table_windows == 0:
-            windows = plan.batch * plan.table_windows
-            if gains_by_rows(
-                self._device.info, plan.entries // windows, key_bits, plan.window_bits
-            ):
-                rows, key_bits = windows, plan.window_bits
-        return sort_pairs(self._device, keys, values, key_bits, rows)
+        """The keys and the entries of what `split_scalars` has written, ordered by bucket."""
+        return self._digits.sort(*entries)
 
     def find_pairs(self, keys: DeviceArray, entries: DeviceArray) -> AffineRounds | None:
         """The pairs that the rounds of affine additions add; None if the plan has no rounds."""
@@ -483,9 +405,7 @@ class Msm:
             count = nodes << (levels - level)
             sums = self._make_points(count * (level + 1))
             push = count, level
-            self._add(
-                "sum_pairs", (points, self._constants, sums), count * (level + 1), push
-            )
+            self._add("sum_pairs", (points, self._constants, sums), count * (level + 1), push)
             points = sums
         return points
 

@@ -280,9 +280,7 @@ def sort_digits(
     def add(kernel: Kernel, arrays: tuple[DeviceArray, ...], shift: int, base: int) -> None:
         push = shift, row_length, row_tiles, base, LARGEST_KEY
         groups = rows * row_tiles
-        steps.append(
-            Dispatch(kernel, arrays, digits.size, push, groups=groups, grid_stride=True)
-        )
+        steps.append(Dispatch(kernel, arrays, digits.size, push, groups=groups, grid_stride=True))
 
     add(count_digits, (digits, histogram), 0, 0)
     first_offsets = _add_scan(steps, device, histogram)
