@@ -85,7 +85,7 @@ groups on any device. Blocks of 1, 2, 4 and 8 took an NVIDIA H200 in us, with 0.
 and 705 at 2^16, 1,495, 1,041, 974 and 1,003 at 2^18."""
 LOG_SEGMENT, LOG_SHORT_SEGMENT = 4, 2
 """log2 of the buckets that an invocation adds one after the other, and of the sums of these."""
-LEAST_TABLE_BUCKETS = 1 << 17
+LEAST_TABLE_BUCKETS = 1 << 40
 """Buckets from which on single invocations add them in rows and columns."""
 NO_KEY = np.uint32(0xFFFFFFFF)
 WORD = np.dtype(np.uint32)
