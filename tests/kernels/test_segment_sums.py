@@ -25,9 +25,15 @@ from gpu_executor.msm.plan import MsmPlan
 from gpu_executor.msm.stages import Msm
 from gpu_executor.ops.points import make_points
 from gpu_executor.vulkan.device_trials import F64_LIMB_FEATURES
-from tests.kernels.test_f64_accumulation import BABY_JUBJUB, ORDER_2, load_emulated
-from tests.support.curves_under_test import IntPoint, add_ints, multiply_ints
+from tests.support.curves_under_test import (
+    BABY_JUBJUB,
+    ORDER_2,
+    IntPoint,
+    add_ints,
+    multiply_ints,
+)
 from tests.support.device_arrays import get_device_memory
+from tests.support.f64_emulation import load_emulated
 
 WINDOW_BITS, WINDOWS = 10, 2
 BUCKETS = 1 << (WINDOW_BITS - 1)
