@@ -22,6 +22,7 @@ from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.calls.dispatch import ArrayDevice
 from gpu_executor.curves import Curve, PointArray
 from gpu_executor.kernels import curves as curve_kernels
+from gpu_executor.kernels import modules
 from gpu_executor.kernels.build import GLSL
 from gpu_executor.kernels.curves import (
     F64_SLACK,
@@ -38,16 +39,9 @@ from gpu_executor.ops.points import make_dispatch, to_limb_form
 from gpu_executor.primes.prime import Prime, is_prime
 from gpu_executor.vulkan.device_memory import DeviceMemory
 from gpu_executor.vulkan.device_trials import F64_LIMB_FEATURES
-from tests.support.curves_under_test import (
-    BABY_JUBJUB,
-    FILLS_WORDS,
-    NAMED_CURVES,
-    ORDER_2,
-    SMALL,
-    get_curve,
-)
+from tests.support.curves_under_test import FILLS_WORDS, NAMED_CURVES, SMALL, get_curve
 from tests.support.device_arrays import get_device_memory
-from tests.support.f64_emulation import load_emulated
+from tests.support.f64_emulation import compile_emulated
 from tests.support.plans import describe_device
 
 Words = npt.NDArray[np.uint32]
@@ -55,8 +49,31 @@ NEGATIVE = 1 << 31
 WORD = np.dtype(np.uint32)
 
 
+def make_baby_jubjub() -> Curve:
+    """Baby Jubjub in Weierstrass form: a is not 0, and a point has order 2.
+
+    y^2 = x^3 + A x^2 + x becomes short by x -> x + A / 3, so (A / 3, 0) has order 2.
+    """
+    field = gx.fields.BN254_FR
+    p = field.prime.modulus
+    third = 168698 * pow(3, -1, p) % p
+    generator = (
+        14414009007687342025526645003307639786191886886413750648631138442071909631647,
+        14577268218881899420966779687690205425227431577728659819975198491127179315626,
+    )
+    order = 2736030358979909402780800718157159386076813972158567259200215660948447373041
+    a, b = 1 - 3 * third**2, 2 * third**3 - third
+    return Curve(field, a % p, b % p, order=order, generator=generator, name="baby jubjub")
+
+
+BABY_JUBJUB = make_baby_jubjub()
+ORDER_2 = 168698 * pow(3, -1, BABY_JUBJUB.key.prime.modulus) % BABY_JUBJUB.key.prime.modulus, 0
 on_two = pytest.mark.parametrize("curve", [BABY_JUBJUB, gx.curves.PALLAS], ids=lambda c: c.name)
 """Curves with a != 0 and with the least slack of all named curves."""
+
+
+def load_emulated(module: str) -> bytes:
+    return compile_emulated(module) if "_f64_" in module else modules.load_spirv(module)
 
 
 @pytest.fixture

@@ -54,28 +54,6 @@ SMALL_QUADRATIC = Curve(
 """44 points over 49 elements c0 + c1 u, u^2 = 3; a is not 0, and a point has order 2."""
 
 
-def make_baby_jubjub() -> Curve:
-    """Baby Jubjub in Weierstrass form: a is not 0, and a point has order 2.
-
-    y^2 = x^3 + A x^2 + x becomes short by x -> x + A / 3, so (A / 3, 0) has order 2.
-    """
-    field = gx.fields.BN254_FR
-    p = field.prime.modulus
-    third = 168698 * pow(3, -1, p) % p
-    generator = (
-        14414009007687342025526645003307639786191886886413750648631138442071909631647,
-        14577268218881899420966779687690205425227431577728659819975198491127179315626,
-    )
-    order = 2736030358979909402780800718157159386076813972158567259200215660948447373041
-    a, b = 1 - 3 * third**2, 2 * third**3 - third
-    return Curve(field, a % p, b % p, order=order, generator=generator, name="baby jubjub")
-
-
-BABY_JUBJUB = make_baby_jubjub()
-ORDER_2 = 168698 * pow(3, -1, BABY_JUBJUB.key.prime.modulus) % BABY_JUBJUB.key.prime.modulus, 0
-"""A point of order 2 of this curve."""
-
-
 def get_curve(name: str) -> Curve:
     """A named curve."""
     curve: Curve = getattr(gx.curves, name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from gpu_executor.kernels import build, modules
+from gpu_executor.kernels import build
 from tests.support.glsl import run_glslc
 
 
@@ -20,8 +20,3 @@ def compile_emulated(module: str) -> bytes:
 def read_sources() -> bytes:
     """All that modules may include."""
     return b"".join(path.read_bytes() for path in sorted(build.GLSL.rglob("*.*")))
-
-
-def load_emulated(module: str) -> bytes:
-    """A module as kernels load it, compiled so if it has f64 limbs."""
-    return compile_emulated(module) if "_f64_" in module else modules.load_spirv(module)

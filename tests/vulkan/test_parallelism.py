@@ -286,6 +286,15 @@ def test_smaller_devices_divide_less() -> None:
     assert choose_costs(DEVICE_COSTS, G1, infos[0]).doubling == 2900 * 64 / H200_LANES
 
 
+def test_long_sums_on_f64_limbs_are_divided_into_more_turns() -> None:
+    """4 turns of 12 subgroups a multiprocessor, where an invocation then adds 256 entries."""
+    turn = 132 * 12 * 32
+    for accumulated, invocations in ((1 << 24, 2), (4 * 256 * turn - 1, 2), (4 * 256 * turn, 4)):
+        length = stages.choose_f64_length(accumulated, H200)
+        assert length == -(-accumulated // (invocations * turn))
+    assert stages.choose_f64_length(1 << 20, H200) == stages.LEAST_LENGTH
+
+
 def test_software_drivers_have_short_loops() -> None:
     """Lavapipe leaves loops after 65,535 iterations."""
     for lanes in (1, 8, 1 << 10):

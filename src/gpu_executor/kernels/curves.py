@@ -61,7 +61,6 @@ _ARRAYS = {
     "accumulate": (4, 3),
     "sum_runs": (3, 2),
     "combine": (3, 3),
-    "sum_segments": (2, 1),
     "sum_pairs": (2, 1),
     "join_windows": (2, 2),
     "add_terms": (4, 1),
@@ -81,8 +80,6 @@ _SINGLE = ("to_limb_form", "add_pairs", "to_affine")
 """The kernels in which every invocation is alone."""
 _OF_PRIME_FIELDS = ("add_pairs", "to_affine")
 """The kernels that only curves over prime fields have."""
-_OF_F64_LIMBS = ("sum_segments",)
-"""The kernels that only compute with f64 limbs."""
 _IN_LANES = ("sum_runs",)
 """The kernels that only groups of several lanes run."""
 
@@ -100,10 +97,8 @@ limbs and, at degree 1, on f64 limbs."""
 
 def list_variants(operation: str, degree: int) -> tuple[str, ...]:
     """Return the variants of which there are modules."""
-    if operation in (*_OF_PRIME_FIELDS, *_OF_F64_LIMBS, *RESIDUE_ARRAYS) and degree > 1:
+    if operation in (*_OF_PRIME_FIELDS, *RESIDUE_ARRAYS) and degree > 1:
         return ()
-    if operation in _OF_F64_LIMBS:
-        return ("f64",)
     if operation in (*_SINGLE, *_IN_LANES, *RESIDUE_ARRAYS):
         return ("",)
     if operation != "accumulate":

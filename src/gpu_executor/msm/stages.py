@@ -67,6 +67,11 @@ F64_SUBGROUPS = 2 * 3
 """The same with f64 limbs. Registers leave room for three subgroups at a time, so these are two
 turns: 4.64 G mixed additions a second on an NVIDIA H200, where 2^17 invocations, which are no whole
 number of turns, gave 4.10."""
+F64_LONG_SUBGROUPS, LONG_LENGTH = 2 * F64_SUBGROUPS, 256
+"""The same where each invocation then adds at least so many entries. The turns end at different
+times: additions of 2^22 points of BN254 G1 took an NVIDIA H200 13.26, 13.19, 13.01 and 13.15 ms in
+2, 3, 4 and 8 turns, those of 2^20 points 3.52, 3.47, 3.52 and 3.45 ms. Adding the partial sums took
+0.03 ms more in 4 turns than in 2, and 0.4 ms more in 8."""
 LEAST_LENGTH, LEAST_GROUP_LENGTH = 32, 8
 """Entries that an invocation or a group adds at least. Fewer take less time, but each invocation
 makes two partial sums, which are added too."""
@@ -83,10 +88,6 @@ most groups have no run to add, and in long blocks additions wait for each other
 groups on any device. Blocks of 1, 2, 4 and 8 took an NVIDIA H200 in us, with 0.3 ms of the host
 (BLS12-381 G1): 412, 378, 411 and 454 at 2^10 points, 614, 496, 547 and 611 at 2^12, 734, 540, 578
 and 705 at 2^16, 1,495, 1,041, 974 and 1,003 at 2^18."""
-LOG_SEGMENT, LOG_SHORT_SEGMENT = 4, 2
-"""log2 of the buckets that an invocation adds one after the other, and of the sums of these."""
-LEAST_TABLE_BUCKETS = 1 << 40
-"""Buckets from which on single invocations add them in rows and columns."""
 NO_KEY = np.uint32(0xFFFFFFFF)
 WORD = np.dtype(np.uint32)
 
@@ -214,6 +215,14 @@ def choose_length(accumulated: int, lanes: int, info: DeviceInfo, *, grouped: bo
     return max(length, LEAST_GROUP_LENGTH if grouped else LEAST_LENGTH)
 
 
+def choose_f64_length(accumulated: int, info: DeviceInfo) -> int:
+    """The entries that an invocation adds on f64 limbs."""
+    most = info.count_invocations(F64_LONG_SUBGROUPS)
+    is_long = accumulated >= most * LONG_LENGTH
+    wanted = most if is_long else info.count_invocations(F64_SUBGROUPS)
+    return max(-(-accumulated // wanted), LEAST_LENGTH)
+
+
 def get_f64_constants(device: ArrayDevice, curve: CurveKey, limbs: LimbLayout) -> DeviceArray:
     """The constants of a curve for kernels with f64 limbs, on a device."""
     return device.cache(
@@ -310,8 +319,7 @@ class Msm:
         grouped = has_denominators or adds_in_groups(self._curve, device.info, plan.entries)
         f64_limbs = None if grouped else choose_f64_limbs(device, self._curve)
         if f64_limbs is not None:
-            wanted = device.info.count_invocations(F64_SUBGROUPS)
-            length = max(-(-plan.accumulated // wanted), LEAST_LENGTH)
+            length = choose_f64_length(plan.accumulated, device.info)
         else:
             lanes = self._lanes if grouped else self._curve.degree
             length = choose_length(plan.accumulated, lanes, device.info, grouped=grouped)
@@ -380,71 +388,16 @@ class Msm:
     def reduce(self, buckets: DeviceArray) -> DeviceArray:
         """The weighted sum of the buckets of each window."""
         plan = self._plan
-        windows, log_buckets = plan.batch * plan.table_windows, plan.window_bits - 1
-        limbs = self._choose_segments_limbs()
-        if limbs is None:
-            points = self._sum_pairs(buckets, windows, log_buckets)
-        else:
-            points = self._sum_table(buckets, windows, log_buckets, limbs)
+        windows, points = plan.batch * plan.table_windows, buckets
+        for level in range(1, plan.window_bits):
+            nodes = windows << (plan.window_bits - 1 - level)
+            count = nodes * (level + 1)
+            sums = self._make_points(count)
+            self._add("sum_pairs", (points, self._constants, sums), count, (nodes, level))
+            points = sums
         sums = self._make_points(windows)
         self._add_join(points, windows, plan.window_bits, 1, unshifted=True, sums=sums)
         return sums
-
-    def _choose_segments_limbs(self) -> LimbLayout | None:
-        """The f64 limbs with which single invocations add the buckets of rows and columns; None
-        where groups of invocations add them in pairs."""
-        plan, device = self._plan, self._device
-        if plan.all_buckets < LEAST_TABLE_BUCKETS or plan.window_bits <= 2 * LOG_SEGMENT:
-            return None
-        return choose_f64_limbs(device, self._curve) if self._lanes > 1 else None
-
-    def _sum_pairs(self, points: DeviceArray, nodes: int, levels: int) -> DeviceArray:
-        """For each of `nodes` rows of 2^levels points its sum, then for each bit of a point's
-        number in its row the sum of those where it is set."""
-        for level in range(1, levels + 1):
-            count = nodes << (levels - level)
-            sums = self._make_points(count * (level + 1))
-            push = count, level
-            self._add("sum_pairs", (points, self._constants, sums), count * (level + 1), push)
-            points = sums
-        return points
-
-    def _sum_table(
-        self, points: DeviceArray, windows: int, log_buckets: int, limbs: LimbLayout
-    ) -> DeviceArray:
-        """The same as `_sum_pairs` for the buckets of each window, as tables with rows and columns:
-        single invocations add segments of these, then segments of their sums. The sums of rows and
-        columns are few, and are added in pairs."""
-        column_bits = log_buckets // 2
-        row_bits = log_buckets - column_bits  # of the number of a row; one more, if odd
-        constants = get_f64_constants(self._device, self._curve, limbs)
-
-        def add(points: DeviceArray, sums: int, *push: int) -> DeviceArray:
-            count = 2 * windows * sums
-            made = self._make_points(count)
-            arrays, words = (points, constants, made), (sums, *push)
-            self._add("sum_segments", arrays, count, words, grouped=False, f64_limbs=limbs)
-            return made
-
-        count, length = 1 << log_buckets - LOG_SEGMENT, 1 << LOG_SEGMENT
-        points = add(points, count, 1 << log_buckets, length, length, column_bits)
-        # The sums of segments of each column and of each row, which are 2^column_bits points.
-        logs = row_bits - LOG_SEGMENT, column_bits - LOG_SEGMENT
-        while logs[1] > LOG_SHORT_SEGMENT:
-            length, given = 1 << LOG_SHORT_SEGMENT, count
-            count >>= LOG_SHORT_SEGMENT
-            points = add(points, count, given, length, length, 0)
-            logs = logs[0] - LOG_SHORT_SEGMENT, logs[1] - LOG_SHORT_SEGMENT
-        points = add(points, 1 << row_bits, count, 1 << logs[0], 1 << logs[1], 0)
-        sums = self._sum_pairs(points, 2 * windows, row_bits)
-        # Bits of the column, then those of the row. If there are fewer columns, the last bit of the
-        # columns' numbers is never set.
-        families = sums.reshape((windows, 2, row_bits + 1, -1))
-        terms = self._make_points(windows * (log_buckets + 1))
-        rows = terms.reshape((windows, log_buckets + 1, -1))
-        self._steps.append(ArrayCopy(families[:, 0, : column_bits + 1], rows[:, : column_bits + 1]))
-        self._steps.append(ArrayCopy(families[:, 1, 1:], rows[:, column_bits + 1 :]))
-        return terms
 
     def join(self, windows: DeviceArray, result: DeviceArray) -> None:
         """Write the sums of all windows to the result: by one dispatch, or by several where the

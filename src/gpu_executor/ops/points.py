@@ -157,8 +157,6 @@ def to_limb_form(
     made = device.empty(shape, points.dtype)
     kernel = curve_kernel(curve, "to_limb_form", 1)
     count = points.nbytes // curve.prime.element_bytes
-    if with_images:
-        count //= coordinates
     arrays = points, get_constants(device, curve), made
     device.submit([Dispatch(kernel, arrays, count, (row, coordinates), grid_stride=True)])
     return made

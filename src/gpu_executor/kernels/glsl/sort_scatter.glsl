@@ -22,7 +22,14 @@
 layout(constant_id = ID_INDICES) const bool INDICES = false;
 
 layout(set = 0, binding = 0, std430) readonly buffer Offsets { uint offsets[]; };
-#define WORDS_IN(at, name) layout(set = 0, binding = at, std430) readonly buffer name##_ { uint name[]; };
+// What is moved: keys, pairs of keys and values (PAIRS), or packed digits (PACKED, sort_packed.glsl).
+//
+//     STORE_KEY(place, key)        stores a key, or what becomes of it
+//     LOAD_VALUE(key, at)          the value of the key at place `at` of the tile; none if not defined
+//     STORE_VALUE(place, value)    stores it
+//     BEGIN_TILE, BEGIN_VALUES     what comes before the keys of a tile, and before their values
+#define WORDS_IN(at, name)                                                                     \
+    layout(set = 0, binding = at, std430) readonly buffer name##_ { uint name[]; };
 #define WORDS_OUT(at, name)                                                                    \
     layout(set = 0, binding = at, std430) writeonly restrict buffer name##_ { uint name[]; };
 #if defined(PAIRS)

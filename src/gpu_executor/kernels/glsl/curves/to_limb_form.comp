@@ -2,8 +2,7 @@
 // M = 2^(LIMBS * LIMB_BITS), which curve kernels compute with.
 //
 // If `row` is not 0, the numbers are coordinates of points, `row` of each sum. Their images, whose first
-// coordinate is multiplied by beta, follow those of each sum (`primes/glv.py`). An element is then one
-// coefficient of all coordinates of a point: of these, only the first takes two products.
+// coordinate is multiplied by beta, follow those of each sum (`primes/glv.py`).
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "../grid.glsl"
@@ -17,23 +16,13 @@ ELEMENTS_OUT(2, result)
 ELEMENTWISE(i) {
     uint words[WORDS];
     NUMBER factor, number;
-    bool has_images = row != 0;
-    uint from = i, to = i, products = 1;
-    if (has_images) {
-        uint elements = row / coordinates, sum = i / elements, element = i % elements;
-        from = sum * row + (element / DEGREE * coordinates) * DEGREE + element % DEGREE;
-        to = from + sum * row;
-        products = coordinates + 1;
-    }
-    // The first product of a point is that of its image.
-    [[dont_unroll]] for (uint k = 0; k < products; ++k) {
-        bool is_mapped = has_images && k == 0;
-        uint at = has_images && k > 0 ? (k - 1) * DEGREE : 0;
-        load_x(from + at, words);
+    uint at = row == 0 ? i : i + i / row * row, copies = row == 0 ? 1 : 2;
+    for (uint copy = 0; copy < copies; ++copy) {
+        bool is_mapped = copy == 1 && i / DEGREE % coordinates == 0;
+        load_x(i, words);
         load_constant(is_mapped ? IMAGE_TO_LIMB_FORM : TO_LIMB_FORM, factor);
         n_from_words(words, factor, number);
         n_to_words(number, words);
-        if (!is_mapped) store_result(to + at, words);
-        if (has_images && k != 1) store_result(to + row + at, words);
+        store_result(at + copy * row, words);
     }
 }
