@@ -12,6 +12,7 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.curves import Curve, PointArray
+from gpu_executor.msm import digits as msm_digits
 from gpu_executor.msm import parts as msm_parts
 from gpu_executor.msm import stages as msm_stages
 from gpu_executor.ops import points as point_operations
@@ -127,14 +128,15 @@ def test_msm_by_groups_of_several_invocations(
     tables: int,
 ) -> None:
     """As GPUs compute it: runs of partial sums of all lengths, tables of multiples that a call
-    makes, and windows that are sorted by themselves; the plan of each count of points is recorded
-    with these choices."""
+    makes, and windows that are sorted by themselves, without tables by packed digits; the plan of
+    each count of points is recorded with these choices."""
     for module in (msm_stages, point_operations):
         monkeypatch.setattr(module, "count_lanes", lambda *_: 4)
     monkeypatch.setattr(msm_parts, "choose_tables", lambda *_: tables)
     monkeypatch.setattr(msm_stages, "choose_block_length", lambda *_: block_length)
     monkeypatch.setattr(msm_stages, "LEAST_GROUP_LENGTH", 2)
-    monkeypatch.setattr(msm_stages, "gains_by_rows", lambda *_: True)
+    monkeypatch.setattr(msm_digits, "gains_by_rows", lambda *_: True)
+    monkeypatch.setattr(msm_digits, "can_sort_digits", lambda *_: block_length != 1)
     curve, draw = SMALL[3], np.random.default_rng(block_length)
     points = list_points(curve)
     for count in (1, 40 + 2 * block_length + tables, 300 + 2 * block_length + tables):

@@ -14,6 +14,7 @@ import gpu_executor as gx
 from gpu_executor.curves import Curve, PointArray
 from gpu_executor.curves.parameters import NAMES
 from gpu_executor.errors import ArgumentTypeError, PointError
+from gpu_executor.msm import digits as msm_digits
 from gpu_executor.msm import parts as msm_parts
 from gpu_executor.msm.parts import MsmParts
 from gpu_executor.msm.plan import DEVICE_COSTS, MsmPlan
@@ -116,6 +117,34 @@ def test_digits_of_halves(gpu: Gpu, curve: Curve) -> None:
         found = [k1 + k2 * eigenvalue for k1, k2 in zip(halves, halves[count:], strict=False)]
         assert [each % curve.order for each in found] == scalars
         assert max(map(abs, halves)) <= 3 << glv.scalar_bits >> 2
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_packed_digits_are_the_same(gpu: Gpu, monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
+    """Digits in one word, of halves and of whole scalars, and their order: that of digits in two
+    words."""
+    curve, device = gx.curves.BN254_G2, get_device_memory(gpu)
+    scalars = list_scalars(curve)
+    rows = np.array([scalars[at:] + scalars[:at] for at in range(batch)], np.object_)
+    words = gpu.to_device(to_scalar_words(curve.scalar_field, rows))
+    for glv in (curve.glv, None):
+        bits = curve.order.bit_length() if glv is None else glv.scalar_bits
+        for window_bits in (LEAST_WINDOW_BITS, 9, 10, 15, 16):
+            plan = MsmPlan(len(scalars), batch, bits, window_bits, glv=glv)
+            found = []
+            for packs in (False, True):
+                monkeypatch.setattr(msm_digits, "can_sort_digits", lambda *_, own=packs: own)
+                monkeypatch.setattr(msm_digits, "gains_by_rows", lambda *_: True)
+                msm = Msm(device, curve.key, plan)
+                entries = msm.make_entries()
+                assert len(entries) == (1 if packs else 2)
+                found.append(
+                    [each.numpy() for each in msm.sort(*msm.split_scalars(words, *entries))]
+                )
+            keys = found[0][0]
+            assert (found[1][0] == keys).all()
+            has_bucket = keys != 0xFFFFFFFF  # no point is added for other digits, with any sign
+            assert (found[0][1] == found[1][1])[has_bucket].all()
 
 
 @pytest.mark.parametrize("place", ["device", "slices", "tables", "streamed", "cpu"])

@@ -15,7 +15,14 @@ import gpu_executor as gx
 from gpu_executor.calls.dispatch import Dispatch
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
 from gpu_executor.kernels.sorting import SCAN_STEP, SHARED_BINS, Tile, choose_tile
-from gpu_executor.ops.sort import MAX_SCAN_CHUNKS, SINGLE_SCAN, exclusive_scan, sort_pairs
+from gpu_executor.ops.sort import (
+    MAX_SCAN_CHUNKS,
+    SINGLE_SCAN,
+    can_sort_digits,
+    exclusive_scan,
+    sort_digits,
+    sort_pairs,
+)
 
 Gpu = gx.PersistentVulkanBackend
 Array = npt.NDArray[Any]
@@ -125,6 +132,38 @@ def test_rows_are_sorted_by_themselves(gpu: Gpu, key_bits: int) -> None:
         for each, given in zip(found, (keys, values), strict=True):
             expected = np.take_along_axis(given, order, 1)
             np.testing.assert_array_equal(each.numpy().reshape(keys.shape), expected)
+
+
+@pytest.mark.parametrize("key_bits", [9, 12, 16])
+def test_signed_digits_are_sorted_by_their_keys(gpu: Gpu, key_bits: int) -> None:
+    device, draws = gpu.array_device, np.random.default_rng(key_bits)
+    tile, base = choose_tile(device.info).size, 1 << key_bits - 1
+    for rows, length in ((1, 2 * tile), (3, 4 * tile - 5), (2, 4 * tile + tile // 2)):
+        random = draws.integers(0, base + 1, (rows, length), np.uint32)
+        hot = np.where(draws.random(random.shape) < 0.9, np.uint32(3), random)
+        ends = np.where(draws.random(random.shape) < 0.5, np.uint32(0), np.uint32(base))
+        for keys in (random, hot, ends, np.full_like(random, base - 1)):
+            signs = draws.integers(0, 2, keys.shape, np.uint32) << np.uint32(31)
+            assert can_sort_digits(device.info, length, key_bits)
+            given = gpu.to_device((keys | signs).ravel())
+            found = sort_digits(device, given, key_bits, rows)
+            order = np.argsort(keys, axis=1, kind="stable")
+            expected = np.take_along_axis(keys, order, 1)
+            buckets = expected + np.arange(rows, dtype=np.uint32)[:, None] * np.uint32(base)
+            buckets[expected >= base] = 0xFFFFFFFF
+            entries = order.astype(np.uint32) | np.take_along_axis(signs, order, 1)
+            np.testing.assert_array_equal(found[0].numpy(), buckets.ravel())
+            np.testing.assert_array_equal(found[1].numpy(), entries.ravel())
+
+
+def test_digits_are_packed_where_a_point_and_half_of_a_key_fit_a_word(gpu: Gpu) -> None:
+    info = gpu.array_device.info
+    tile = choose_tile(info).size
+    assert can_sort_digits(info, 1 << 23, 16) and not can_sort_digits(info, (1 << 23) + tile, 16)
+    assert can_sort_digits(info, (1 << 23) + tile, 14)
+    assert not can_sort_digits(info, 1 << 20, 8)  # one pass
+    assert not can_sort_digits(info, 1 << 20, 17)  # three passes
+    assert not can_sort_digits(info, tile, 12) and not can_sort_digits(info, tile + 1, 12)
 
 
 def test_keys_of_few_bits_take_few_passes(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -224,7 +224,9 @@ def test_stages_of_an_h200() -> None:
             assert sums.length == max(-(-plan.entries // wanted), 8 if grouped else 32)
         with_f64_limbs = Msm(DryDevice(H200, f64_limbs=True), BN254, plan).make_sums()
         if not grouped:
-            assert with_f64_limbs.length == max(-(-plan.entries // (132 * 12 * 32 * 2)), 32)
+            turns = 4 if plan.entries >= 256 * 4 * 132 * 12 * 32 else 2
+            invocations = 132 * 12 * 32 * turns
+            assert with_f64_limbs.length == max(-(-plan.entries // invocations), 32)
         for places in (1, 1000, 1 << 16, (1 << 16) + (1 << 15), 1 << 17, 1 << 20):
             length = min(max(places * 4 // (1 << 17), 2), 4)
             assert choose_block_length(places, 4, H200) == length
@@ -284,6 +286,15 @@ def test_smaller_devices_divide_less() -> None:
     lengths = [choose_length(1 << 20, 1, info, grouped=False) for info in infos]
     assert lengths == sorted(lengths, reverse=True) and lengths[0] > lengths[-1]
     assert choose_costs(DEVICE_COSTS, G1, infos[0]).doubling == 2900 * 64 / H200_LANES
+
+
+def test_long_sums_on_f64_limbs_are_divided_into_more_turns() -> None:
+    """4 turns of 12 subgroups a multiprocessor, where an invocation then adds 256 entries."""
+    turn = 132 * 12 * 32
+    for accumulated, invocations in ((1 << 24, 2), (4 * 256 * turn - 1, 2), (4 * 256 * turn, 4)):
+        length = stages.choose_f64_length(accumulated, H200)
+        assert length == -(-accumulated // (invocations * turn))
+    assert stages.choose_f64_length(1 << 20, H200) == stages.LEAST_LENGTH
 
 
 def test_software_drivers_have_short_loops() -> None:

@@ -307,6 +307,23 @@ def halve_scalars_kernel(words: int) -> Kernel:
 
 
 @functools.cache
+def half_digits_kernel(words: int) -> Kernel:
+    """Return the kernel that splits scalars of so many words into signed digits of their halves.
+    Inputs: scalars, and constants (`Glv.encode`); output: digits; push words: points, windows,
+    window_bits.
+    """
+    return _make_scalar_kernel("half_digits", 2, 1, {SpecId.WORDS: words})
+
+
+@functools.cache
+def packed_digits_kernel(words: int) -> Kernel:
+    """Return the kernel that splits scalars of so many words into signed digits of one word each.
+    Input: scalars; output: digits; push words: points, windows, window_bits.
+    """
+    return _make_scalar_kernel("packed_digits", 1, 1, {SpecId.WORDS: words})
+
+
+@functools.cache
 def reduce_scalars_kernel() -> Kernel:
     """Return the kernel that reduces scalars modulo the order. Input: scalars; output: scalars;
     push words: words of a scalar, big_endian, 24 words of the order.

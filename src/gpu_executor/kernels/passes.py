@@ -325,6 +325,13 @@ def make_pass_kernel(
     )
 
 
+@functools.cache
+def clear_kernel() -> Kernel:
+    """Return the kernel that writes zeros, in units of 16 bytes. Output: words."""
+    tuning = Tuning(per_invocation=SpecId.PER_INVOCATION)
+    return make_pass_kernel(load_spirv("clear"), "clear", 0, [np.uint32], tuning=tuning)
+
+
 def tune_per_invocation(present: Collection[int]) -> Tuning:
     """Return the tuning of code that has these specialization constants."""
     return Tuning(SpecId.PER_INVOCATION if SpecId.PER_INVOCATION in present else None)

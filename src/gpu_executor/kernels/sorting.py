@@ -92,6 +92,24 @@ def scatter_pairs_kernel(tile: Tile, digit_bits: int, order: Order, *, indices: 
 
 
 @functools.cache
+def pack_digits_kernel(tile: Tile, digit_bits: int) -> Kernel:
+    """Return the kernel of the first pass over signed digits. Inputs: offsets, digits; output:
+    words; push words: as of `histogram_kernel`, with the buckets of a row as the base of its keys.
+    """
+    constants = _list_constants(tile, digit_bits, Order.UNSIGNED)
+    return _make_kernel("sort_pack_digits", 2, 1, constants)
+
+
+@functools.cache
+def unpack_digits_kernel(tile: Tile, digit_bits: int) -> Kernel:
+    """Return the kernel of the last pass over signed digits. Inputs: offsets, those of the first
+    pass, words; outputs: keys, entries; push words: as of `pack_digits_kernel`.
+    """
+    constants = _list_constants(tile, digit_bits, Order.UNSIGNED)
+    return _make_kernel("sort_unpack_digits", 3, 2, constants)
+
+
+@functools.cache
 def scan_sums_kernel() -> Kernel:
     """Return the kernel that adds up each chunk of an array. Push word: the length of a chunk."""
     return _make_kernel("scan_sums", 1, 1, {SpecId.WORK_GROUP_SIZE: SCAN_WORK_GROUP})

@@ -153,7 +153,7 @@ class _DigitList:
         self.plan = dataclasses.replace(plan, points=own.count)
         self._msm = Msm(device, own.sets[0].curve, self.plan, has_table=True)
         self._entries = self._msm.make_entries()
-        self.sorted = self._entries
+        self.sorted: tuple[DeviceArray, DeviceArray]
         """Keys and entries, after `prepare`."""
 
     def prepare(self, scalars: DeviceArray) -> None:

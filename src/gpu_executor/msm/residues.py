@@ -15,8 +15,8 @@ import threading
 from gpu_executor.arrays.device_array import DeviceArray
 from gpu_executor.calls.dispatch import ArrayDevice, Dispatch
 from gpu_executor.kernels.residues import POINT_WORDS
+from gpu_executor.msm.digits import WORD, halve_scalars, make_halves
 from gpu_executor.msm.plan import MULTIPLES, RESIDUE_WINDOW_BITS, MsmPlan
-from gpu_executor.msm.stages import WORD, halve_scalars, make_halves
 from gpu_executor.ops.points import make_residue_dispatch
 from gpu_executor.primes.curve_key import CurveKey
 

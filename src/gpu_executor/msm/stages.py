@@ -29,13 +29,13 @@ from gpu_executor.kernels.curves import (
     COORDINATES,
     count_lanes,
     encode_f64_constants,
-    halve_scalars_kernel,
     halved_lengths_kernel,
     pair_runs_kernel,
     point_limbs,
     run_bounds_kernel,
-    scalar_digits_kernel,
 )
+from gpu_executor.kernels.passes import clear_kernel
+from gpu_executor.msm.digits import MsmDigits
 from gpu_executor.msm.plan import (
     LEAST_PAIRS,
     ROUND_SUBGROUPS,
@@ -56,9 +56,8 @@ from gpu_executor.ops.points import (
     make_residue_dispatch,
     to_limb_form,
 )
-from gpu_executor.ops.sort import exclusive_scan, gains_by_rows, sort_pairs
+from gpu_executor.ops.sort import exclusive_scan
 from gpu_executor.primes.curve_key import CurveKey
-from gpu_executor.primes.glv import Glv
 from gpu_executor.primes.prime import LimbLayout
 
 SUBGROUPS = 8
@@ -68,6 +67,11 @@ F64_SUBGROUPS = 2 * 3
 """The same with f64 limbs. Registers leave room for three subgroups at a time, so these are two
 turns: 4.64 G mixed additions a second on an NVIDIA H200, where 2^17 invocations, which are no whole
 number of turns, gave 4.10."""
+F64_LONG_SUBGROUPS, LONG_LENGTH = 2 * F64_SUBGROUPS, 256
+"""The same where each invocation then adds at least so many entries. The turns end at different
+times: additions of 2^22 points of BN254 G1 took an NVIDIA H200 13.26, 13.19, 13.01 and 13.15 ms in
+2, 3, 4 and 8 turns, those of 2^20 points 3.52, 3.47, 3.52 and 3.45 ms. Adding the partial sums took
+0.03 ms more in 4 turns than in 2, and 0.4 ms more in 8."""
 LEAST_LENGTH, LEAST_GROUP_LENGTH = 32, 8
 """Entries that an invocation or a group adds at least. Fewer take less time, but each invocation
 makes two partial sums, which are added too."""
@@ -99,21 +103,6 @@ def shift_points(curve: CurveKey, p: DeviceArray, tables: int, shift: int) -> De
         push = count_coordinates(curve, p), tables, shift
         device.submit([make_dispatch(device, curve, "shift_points", arrays, count, push)])
     return result
-
-
-def make_halves(device: ArrayDevice, plan: MsmPlan, glv: Glv) -> DeviceArray:
-    """An array for the halves of all scalars."""
-    return device.empty((plan.batch * plan.terms, glv.half_words), WORD)
-
-
-def halve_scalars(
-    device: ArrayDevice, plan: MsmPlan, glv: Glv, scalars: DeviceArray, halves: DeviceArray
-) -> Dispatch:
-    """What writes the halves of all scalars."""
-    constants = device.cache(("glv", glv), lambda: device.put(glv.encode()))
-    arrays, count = (scalars, constants, halves), plan.batch * plan.points
-    kernel = halve_scalars_kernel(scalars.nbytes // (4 * count))
-    return Dispatch(kernel, arrays, count, (plan.points,), grid_stride=True)
 
 
 class AffineRounds:
@@ -226,6 +215,14 @@ def choose_length(accumulated: int, lanes: int, info: DeviceInfo, *, grouped: bo
     return max(length, LEAST_GROUP_LENGTH if grouped else LEAST_LENGTH)
 
 
+def choose_f64_length(accumulated: int, info: DeviceInfo) -> int:
+    """The entries that an invocation adds on f64 limbs."""
+    most = info.count_invocations(F64_LONG_SUBGROUPS)
+    is_long = accumulated >= most * LONG_LENGTH
+    wanted = most if is_long else info.count_invocations(F64_SUBGROUPS)
+    return max(-(-accumulated // wanted), LEAST_LENGTH)
+
+
 def get_f64_constants(device: ArrayDevice, curve: CurveKey, limbs: LimbLayout) -> DeviceArray:
     """The constants of a curve for kernels with f64 limbs, on a device."""
     return device.cache(
@@ -245,8 +242,8 @@ class Msm:
         self._has_table = has_table
         self._constants = get_constants(device, curve)
         self._lanes = count_lanes(curve, device.info)
+        self._digits = MsmDigits(device, plan)
         self._steps: list[Step] = []
-        self._halves: DeviceArray | None = None
 
     def run(
         self,
@@ -286,42 +283,18 @@ class Msm:
         steps, self._steps = self._steps, []
         return steps
 
-    def make_entries(self) -> tuple[DeviceArray, DeviceArray]:
-        """Arrays for the signed digits of all scalars: their buckets, and points with signs."""
-        keys, entries = (self._device.empty((self._plan.entries,), WORD) for _ in range(2))
-        return keys, entries
+    def make_entries(self) -> tuple[DeviceArray, ...]:
+        """Arrays for the signed digits of all scalars."""
+        return self._digits.make_entries()
 
-    def split_scalars(
-        self, scalars: DeviceArray, keys: DeviceArray, entries: DeviceArray
-    ) -> tuple[DeviceArray, DeviceArray]:
-        """Write the signed digits of all scalars."""
-        plan = self._plan
-        if plan.glv is not None:
-            if self._halves is None:
-                self._halves = make_halves(self._device, plan, plan.glv)
-            self._steps.append(halve_scalars(self._device, plan, plan.glv, scalars, self._halves))
-            scalars = self._halves
-        words = scalars.nbytes // (4 * plan.batch * plan.terms)
-        sets = plan.point_sets or (1 if plan.shares_points else plan.batch)
-        digits = plan.windows, plan.window_bits, plan.table_windows
-        push = plan.terms, words, *digits, plan.tables * plan.terms, plan.msms_per_set, sets
-        arrays, count = (scalars, keys, entries), plan.batch * plan.terms
-        kernel = scalar_digits_kernel()
-        self._steps.append(Dispatch(kernel, arrays, count, push, grid_stride=True, overwrites=True))
-        self.submit()
-        return keys, entries
+    def split_scalars(self, scalars: DeviceArray, *entries: DeviceArray) -> tuple[DeviceArray, ...]:
+        """Write the signed digits of all scalars to the arrays of `make_entries`."""
+        self._device.submit(self._digits.split(scalars, entries))
+        return entries
 
-    def sort(self, keys: DeviceArray, entries: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
-        """The entries ordered by bucket. Where that takes fewer passes, the entries of each window
-        are sorted by themselves."""
-        plan, rows, key_bits = self._plan, 1, self._plan.key_bits
-        if plan.windows % plan.table_windows == 0:
-            windows = plan.batch * plan.table_windows
-            if gains_by_rows(
-                self._device.info, plan.entries // windows, key_bits, plan.window_bits
-            ):
-                rows, key_bits = windows, plan.window_bits
-        return sort_pairs(self._device, keys, entries, key_bits, rows)
+    def sort(self, *entries: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
+        """The keys and the entries of what `split_scalars` has written, ordered by bucket."""
+        return self._digits.sort(*entries)
 
     def find_pairs(self, keys: DeviceArray, entries: DeviceArray) -> AffineRounds | None:
         """The pairs that the rounds of affine additions add; None if the plan has no rounds."""
@@ -346,14 +319,16 @@ class Msm:
         grouped = has_denominators or adds_in_groups(self._curve, device.info, plan.entries)
         f64_limbs = None if grouped else choose_f64_limbs(device, self._curve)
         if f64_limbs is not None:
-            wanted = device.info.count_invocations(F64_SUBGROUPS)
-            length = max(-(-plan.accumulated // wanted), LEAST_LENGTH)
+            length = choose_f64_length(plan.accumulated, device.info)
         else:
             lanes = self._lanes if grouped else self._curve.degree
             length = choose_length(plan.accumulated, lanes, device.info, grouped=grouped)
         count = -(-plan.accumulated // length)
         buckets = self.make_buckets() if buckets is None else buckets
-        device.assign(buckets, np.uint32(0))
+        # An assignment of 0, which computes the place of every word, takes four times as long.
+        device.submit(
+            [Dispatch(clear_kernel(), (buckets,), buckets.nbytes // 16, grid_stride=True)]
+        )
         partial_keys, partials = device.empty((2 * count,), WORD), self._make_points(2 * count)
         return BucketSums(buckets, partial_keys, partials, count, length, grouped, f64_limbs)
 

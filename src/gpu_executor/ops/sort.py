@@ -31,9 +31,11 @@ from gpu_executor.kernels.sorting import (
     choose_tile,
     exclusive_scan_kernel,
     histogram_kernel,
+    pack_digits_kernel,
     scan_sums_kernel,
     scatter_kernel,
     scatter_pairs_kernel,
+    unpack_digits_kernel,
 )
 from gpu_executor.ops.operation import operation
 
@@ -45,6 +47,8 @@ other."""
 WORD_BITS, LARGEST_KEY = 32, 0xFFFFFFFF
 MAX_INDEXED = 1 << 32
 """The indices of fewer elements fit uint32."""
+DIGIT_PASSES = 2
+"""The passes of a sort of signed digits."""
 SINGLE_SCAN = 4 * SCAN_STEP
 """Up to this many elements, one work-group computes an exclusive scan."""
 MAX_SCAN_CHUNKS = 1024
@@ -232,9 +236,61 @@ def sort_pairs(
 def gains_by_rows(info: DeviceInfo, length: int, key_bits: int, row_bits: int) -> bool:
     """Whether a sort by keys of `key_bits` bits takes longer than one of its rows by themselves,
     whose keys have `row_bits` bits: that has fewer passes, and its tiles are nearly full."""
+    return _fills_tiles(info, length) and _count_passes(row_bits) < _count_passes(key_bits)
+
+
+def _fills_tiles(info: DeviceInfo, length: int) -> bool:
+    """Whether the tiles of rows of so many keys are nearly full."""
     tile = choose_tile(info).size
-    is_full = -(-length // tile) * tile <= length * LARGEST_WASTE
-    return is_full and _count_passes(row_bits) < _count_passes(key_bits)
+    return -(-length // tile) * tile <= length * LARGEST_WASTE
+
+
+def can_sort_digits(info: DeviceInfo, length: int, key_bits: int) -> bool:
+    """Whether `sort_digits` takes rows of so many digits, and gains time: two passes sort these by
+    keys of so many bits, a point and half of a key fit a word, and the rows have several tiles that
+    are nearly full."""
+    if _count_passes(key_bits) != DIGIT_PASSES:
+        return False
+    point_bits = WORD_BITS - 1 - -(-key_bits // DIGIT_PASSES)
+    is_long = choose_tile(info).size < length <= 1 << point_bits
+    return is_long and _fills_tiles(info, length)
+
+
+def sort_digits(
+    device: ArrayDevice, digits: DeviceArray, key_bits: int, rows: int
+) -> tuple[DeviceArray, DeviceArray]:
+    """Sort the signed digits of each row by their keys, where `can_sort_digits` says so.
+
+    A digit is its key below 2^key_bits, with the topmost bit set if it is negative. The results are
+    keys, those of row r plus r 2^(key_bits - 1), and entries: the place of each digit in its row
+    before, with that bit. Keys of 2^(key_bits - 1) or more become 2^32 - 1.
+
+    Between the passes a digit is one word (glsl/sort_packed.glsl), where a pair of key and value is
+    two: a sort moves 32 bytes for each digit instead of 48.
+    """
+    tile, digit_bits = choose_tile(device.info), -(-key_bits // DIGIT_PASSES)
+    row_length = digits.size // rows
+    row_tiles = -(-row_length // tile.size)
+    words, keys, entries = (device.empty(digits.shape, UINT32) for _ in range(3))
+    histogram = device.empty(((rows * row_tiles) << digit_bits,), UINT32)
+    count_digits = histogram_kernel(tile, digit_bits, Order.UNSIGNED)
+    first, last = (each(tile, digit_bits) for each in (pack_digits_kernel, unpack_digits_kernel))
+    steps: list[Step] = []
+
+    def add(kernel: Kernel, arrays: tuple[DeviceArray, ...], shift: int, base: int) -> None:
+        push = shift, row_length, row_tiles, base, LARGEST_KEY
+        groups = rows * row_tiles
+        steps.append(Dispatch(kernel, arrays, digits.size, push, groups=groups, grid_stride=True))
+
+    add(count_digits, (digits, histogram), 0, 0)
+    first_offsets = _add_scan(steps, device, histogram)
+    add(first, (first_offsets, digits, words), 0, 1 << key_bits - 1)
+    shift = WORD_BITS - digit_bits
+    add(count_digits, (words, histogram), shift, 0)
+    offsets = _add_scan(steps, device, histogram)
+    add(last, (offsets, first_offsets, words, keys, entries), shift, 1 << key_bits - 1)
+    _submit(device, steps)
+    return keys, entries
 
 
 def _count_passes(key_bits: int) -> int:

@@ -23,17 +23,15 @@ layout(set = 0, binding = 2, std430) writeonly buffer Entries { uint entries[]; 
 
 ELEMENTWISE(e) {
     uint batch = e / points, point = e % points, first = batch / sums_per_set % sets * set_stride;
-    uint buckets = 1u << (window_bits - 1), mask = 2 * buckets - 1, carry = 0;
+    uint buckets = 1u << (window_bits - 1), carry = 0;
     for (uint w = 0; w < windows; ++w) {
         uint bit = w * window_bits, word = bit / 32, offset = bit % 32;
         uint bits = word < scalar_words ? scalars[e * scalar_words + word] >> offset : 0;
         if (offset + window_bits > 32 && word + 1 < scalar_words) {
             bits |= scalars[e * scalar_words + word + 1] << (32 - offset);
         }
-        uint digit = (bits & mask) + carry;
-        bool negative = digit > buckets;
-        carry = uint(negative);
-        uint size = negative ? 2 * buckets - digit : digit;
+        bool negative;
+        uint size = take_digit(bits, buckets, carry, negative);
         uint row = w % table_windows, window = batch * table_windows + row;
         uint before = row * (windows / table_windows) + min(row, windows % table_windows);
         uint at = (batch * windows + before + w / table_windows) * points + point;

@@ -43,6 +43,9 @@ uint count_index(Tile tile, uint digit) {
     for (uint i = gl_WorkGroupID.x; i < count / row_length * row_tiles; i += gl_NumWorkGroups.x)
 
 uint compute_digit(uint key, uint row) {
+#ifdef PACKED
+    return key >> shift & (RADIX - 1);
+#endif
     if (ORDER == UNSIGNED) key = min(key - row * row_base, most);
     if (ORDER == SIGNED) key ^= 0x80000000u;
     if (ORDER == FLOAT) key = from_memory(key == 0x80000000u ? 0 : key);

@@ -22,15 +22,37 @@
 layout(constant_id = ID_INDICES) const bool INDICES = false;
 
 layout(set = 0, binding = 0, std430) readonly buffer Offsets { uint offsets[]; };
-layout(set = 0, binding = 1, std430) readonly buffer Keys { uint keys[]; };
-#ifdef PAIRS
-layout(set = 0, binding = 2, std430) readonly buffer Values { uint values[]; };
-layout(set = 0, binding = 3, std430) writeonly restrict buffer SortedKeys { uint sorted_keys[]; };
-layout(set = 0, binding = 4, std430) writeonly restrict buffer SortedValues {
-    uint sorted_values[];
-};
+// What is moved: keys, pairs of keys and values (PAIRS), or packed digits (PACKED, sort_packed.glsl).
+//
+//     STORE_KEY(place, key)        stores a key, or what becomes of it
+//     LOAD_VALUE(key, at)          the value of the key at place `at` of the tile; none if not defined
+//     STORE_VALUE(place, value)    stores it
+//     BEGIN_TILE, BEGIN_VALUES     what comes before the keys of a tile, and before their values
+#define WORDS_IN(at, name)                                                                     \
+    layout(set = 0, binding = at, std430) readonly buffer name##_ { uint name[]; };
+#define WORDS_OUT(at, name)                                                                    \
+    layout(set = 0, binding = at, std430) writeonly restrict buffer name##_ { uint name[]; };
+#if defined(PAIRS)
+WORDS_IN(1, keys)
+WORDS_IN(2, values)
+WORDS_OUT(3, sorted_keys)
+WORDS_OUT(4, sorted_values)
+#define STORE_KEY(place, key) sorted_keys[place] = key;
+#define LOAD_VALUE(key, at) (INDICES ? tile.start + at : values[tile.start + at])
+#define STORE_VALUE(place, value) sorted_values[place] = value;
+#elif defined(PACKED)
+#include "sort_packed.glsl"
 #else
-layout(set = 0, binding = 2, std430) writeonly restrict buffer SortedKeys { uint sorted_keys[]; };
+WORDS_IN(1, keys)
+WORDS_OUT(2, sorted_keys)
+#define STORE_KEY(place, key) sorted_keys[place] = key;
+#endif
+
+#ifndef BEGIN_TILE
+#define BEGIN_TILE
+#endif
+#ifndef BEGIN_VALUES
+#define BEGIN_VALUES
 #endif
 
 const uint COUNTER_ROWS = TILE / RADIX;
@@ -66,6 +88,7 @@ void sort_tile(Tile tile) {
     uint lanes = count_lanes(), invocation = invocation_index();
     uint start = tile.start, length = tile.size;
     uint first = gl_SubgroupID * lanes * KEYS + gl_SubgroupInvocationID;
+    BEGIN_TILE
     uint own[KEYS], place[KEYS];
     EACH_KEY(k) {
         uint at = first + k * lanes;
@@ -118,18 +141,19 @@ void sort_tile(Tile tile) {
     EACH_KEY(k) {
         uint at = k * gl_WorkGroupSize.x + invocation, key = pool[at];
         target[k] = at + digit_bases[compute_digit(key, tile.row)];
-        if (at < length) sorted_keys[target[k]] = key;
+        if (at < length) STORE_KEY(target[k], key)
     }
-#ifdef PAIRS
+#ifdef STORE_VALUE
     barrier();
+    BEGIN_VALUES
     EACH_KEY(k) {
         uint at = first + k * lanes;
-        if (at < length) pool[place[k]] = INDICES ? start + at : values[start + at];
+        if (at < length) pool[place[k]] = LOAD_VALUE(own[k], at);
     }
     barrier();
     EACH_KEY(k) {
         uint at = k * gl_WorkGroupSize.x + invocation;
-        if (at < length) sorted_values[target[k]] = pool[at];
+        if (at < length) STORE_VALUE(target[k], pool[at])
     }
 #endif
     barrier();
