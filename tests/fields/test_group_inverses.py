@@ -13,7 +13,7 @@ import gpu_executor as gx
 from gpu_executor.fields import BABYBEAR, GOLDILOCKS, MERSENNE31, Field
 from gpu_executor.kernels.families import PACK_BYTES
 from gpu_executor.ops import scans
-from gpu_executor.ops.scans import GROUP_SIZE, VECTORS_PER_INVOCATION
+from gpu_executor.ops.scans import GROUP_SIZES, VECTORS
 from gpu_executor.primes import words
 from gpu_executor.vulkan.device_memory import DeviceMemory
 from tests.support.fields_under_test import (
@@ -30,9 +30,9 @@ SMALL = [THREE, FIVE, Field(127), Field(65537), Field(2**31 - 19, name="full 31 
 on_every_field = pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
 
 
-def count_tile(field: Field) -> int:
+def count_tile(field: Field, size: int = GROUP_SIZES[-1]) -> int:
     """The elements that one work-group inverts together."""
-    return GROUP_SIZE * VECTORS_PER_INVOCATION * PACK_BYTES // field.prime.element_bytes
+    return size * VECTORS * PACK_BYTES // field.prime.element_bytes
 
 
 def check_inverses(gpu: gx.PersistentVulkanBackend, field: Field, values: Sequence[int]) -> None:
@@ -44,9 +44,10 @@ def check_inverses(gpu: gx.PersistentVulkanBackend, field: Field, values: Sequen
 def test_inverses_of_few_elements_and_around_a_tile_are_exact(
     gpu: gx.PersistentVulkanBackend, field: Field
 ) -> None:
-    tile = count_tile(field)
+    few, tile = (count_tile(field, size) for size in GROUP_SIZES)
     values = draw_elements(field, 2 * tile + 5, 1)
-    for count in (*range(1, 10), tile - 1, tile, tile + 1, 2 * tile + 5):
+    around = [count for each in (few, tile) for count in (each - 1, each, each + 1)]
+    for count in (*range(1, 10), *around, 2 * tile + 5):
         check_inverses(gpu, field, values[:count])
 
 
@@ -64,7 +65,7 @@ def test_inverses_at_edge_values_are_exact_in_every_place_of_a_vector(
 ZEROS = {
     "first": [0],
     "last": [2999],
-    "all of an invocation": [k * 4 * GROUP_SIZE + lane for k in range(4) for lane in range(4)],
+    "all of an invocation": [k * 512 + component for k in range(4) for component in range(4)],
     "one component of every vector": range(1, 3000, 4),
     "all but one": [*range(700), *range(701, 3000)],
     "all": range(3000),

@@ -52,9 +52,10 @@ with 64. On lavapipe, 100,000 inverses took 79 ms with 4 or 16 of them, 91 ms wi
 HOST_DIRECT_INVERSES = 1024
 """Up to this many elements are inverted on the host as Python integers: on one Xeon core of
 2.5 GHz, 1,000 inverses in BLS12-381 Fr take 2.6 ms, and 3.4 ms with at most 256 direct ones."""
-GROUP_SIZE, VECTORS_PER_INVOCATION = 128, 4
-"""Invocations of a work-group that inverts elements of one integer, and the vectors of 16 bytes
-that each of them has (glsl/inversions/in_groups/group_inverse.comp)."""
+GROUP_SIZES, VECTORS = (8, 128), 4
+"""Invocations of a work-group that inverts elements of one integer: of one that inverts few, and of
+others; and the vectors of 16 bytes that each of them has
+(glsl/inversions/in_groups/group_inverse.comp). A software device computes with all invocations."""
 CHUNK = 32
 """Elements of a row that one invocation adds or multiplies in a pass of the prefix sums or
 products."""
@@ -268,14 +269,14 @@ def _make_group_inverse(
     limits, packed = device.info.limits, PACKED_ELEMENTS[family(prime)]
     vectors = count // packed if can_pack([x, y]) else 0
     items = vectors + (count - vectors * packed)
-    tile = GROUP_SIZE * VECTORS_PER_INVOCATION
+    size = next((each for each in GROUP_SIZES if items <= each * VECTORS), GROUP_SIZES[-1])
     return Dispatch(
         group_inverse_kernel(prime),
         (x, y),
         count,
         (vectors,),
-        groups=min(-(-items // tile), limits.max_work_group_count[0]),
-        work_group=GROUP_SIZE,
+        groups=min(-(-items // (size * VECTORS)), limits.max_work_group_count[0]),
+        work_group=size,
     )
 
 

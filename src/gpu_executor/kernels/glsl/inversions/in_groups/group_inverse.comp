@@ -17,7 +17,7 @@
 #include "../../element.glsl"
 #include "../../limb_form.glsl"
 
-const uint VECTORS = 4; // of an invocation, as VECTORS_PER_INVOCATION in scans.py
+const uint VECTORS = 4; // of an invocation, as in scans.py
 const uint SHARED = 4, INVERTERS = gl_WorkGroupSize.x / SHARED;
 const uint TILE = gl_WorkGroupSize.x * VECTORS;
 
