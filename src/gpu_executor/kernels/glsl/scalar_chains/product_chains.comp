@@ -4,9 +4,7 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #define PRODUCTS
-#define ONLY_PRODUCTS
 #include "../element.glsl"
-#include "../limb_form.glsl"
 
 layout(constant_id = ID_CHAIN_LENGTH) const uint CHAIN_LENGTH = 64; // a multiple of UNROLLED
 const uint CHAINS = 8, UNROLLED = 8;
@@ -18,25 +16,20 @@ ELEMENTS_OUT(2, result)
 void main() {
     uint i = first_element();
     if (i >= count) return;
-    ELEMENT element, one, sum;
-    NUMBER x[CHAINS], factor;
-    load_b(i, element);
-    n_from_element(element, factor);
+    ELEMENT x[CHAINS], factor, one, sum;
+    load_b(i, factor);
     load_a(i, sum);
     f_one(one);
     [[unroll]] for (uint c = 0; c < CHAINS; ++c) {
-        n_from_element(sum, x[c]);
+        f_copy(sum, x[c]);
         f_add(sum, one, sum);
     }
     for (uint k = 0; k < CHAIN_LENGTH / UNROLLED; ++k) {
         [[unroll]] for (uint j = 0; j < UNROLLED; ++j) {
-            [[unroll]] for (uint c = 0; c < CHAINS; ++c) n_mul(x[c], factor, x[c]);
+            [[unroll]] for (uint c = 0; c < CHAINS; ++c) f_mul(x[c], factor, x[c]);
         }
     }
     f_zero(sum);
-    [[unroll]] for (uint c = 0; c < CHAINS; ++c) {
-        n_to_element(x[c], element);
-        f_add(sum, element, sum);
-    }
+    [[unroll]] for (uint c = 0; c < CHAINS; ++c) f_add(sum, x[c], sum);
     store_result(i, sum);
 }
