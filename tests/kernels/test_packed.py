@@ -16,12 +16,13 @@ from gpu_executor.fields import BABYBEAR, BLS12_381_FR, GOLDILOCKS, MERSENNE31, 
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.elements import CONVERSIONS, OPERATIONS, PACKABLE, element_kernel
 from gpu_executor.kernels.families import PACKED_ELEMENTS, family
-from gpu_executor.ops.elementwise import can_pack
+from gpu_executor.ops.elementwise import can_pack, exponent_words
 from gpu_executor.plan import plan
 from gpu_executor.primes import Prime, words
 from gpu_executor.vulkan.device_memory import DeviceMemory
 from tests.conftest import OpenGpu
 from tests.support.element_operations import (
+    ExactOperations,
     compute_expected,
     draw_elements,
     list_operations,
@@ -30,7 +31,9 @@ from tests.support.element_operations import (
 
 FIELDS = [BABYBEAR, MERSENNE31, GOLDILOCKS]
 PRIMES = [*(field.prime for field in FIELDS), Prime("three", 3), Prime("30 bits", 2**30 - 35)]
-CALLS = [(prime, name) for prime in PRIMES for name in list_operations(prime) if name in PACKABLE]
+OPERANDS = [name for name in PACKABLE if name != "power"]
+"""The operations whose operands all have as many elements as the result."""
+CALLS = [(prime, name) for prime in PRIMES for name in list_operations(prime) if name in OPERANDS]
 COUNTS = [*range(1, 10), 1023, 1024, 1025]
 ALIGNED = 256
 """An alignment in bytes that every device accepts for a binding."""
@@ -43,9 +46,15 @@ on_every_field = pytest.mark.parametrize("field", FIELDS, ids=lambda field: fiel
 
 
 def run_in_the_middle(
-    device: DeviceMemory, prime: Prime, kernel: Kernel, inputs: Sequence[Sequence[int]], **how: Any
+    device: DeviceMemory,
+    prime: Prime,
+    kernel: Kernel,
+    inputs: Sequence[Sequence[int]],
+    more: Sequence[DeviceArray] = (),
+    **how: Any,
 ) -> list[int]:
     """The result of a kernel in the middle of a larger array; checks that the rest is unchanged.
+    The arrays of `more` follow the inputs.
 
     The binding extends beyond the last result, so the driver's bounds checks do not hide a write
     behind it.
@@ -54,7 +63,7 @@ def run_in_the_middle(
     around = np.full((before + count + before, *prime.element_shape), CANARY, prime.column_dtype)
     whole = device.put(around)
     arrays = [device.put(words.from_ints(prime, each)) for each in inputs]
-    device.submit([Dispatch(kernel, (*arrays, whole[before:]), count, **how)])
+    device.submit([Dispatch(kernel, (*arrays, *more, whole[before:]), count, **how)])
     found = whole.numpy()
     assert np.array_equal(found[:before], around[:before])
     assert np.array_equal(found[before + count :], around[before + count :])
@@ -71,6 +80,24 @@ def test_every_count_is_exact_and_nothing_else_is_written(
         ints, _ = make_operands(prime, operation, [count] * kernel.inputs)
         found = run_in_the_middle(gpu._session.device_memory, prime, kernel, ints)
         assert found == compute_expected(prime, operation, ints), count
+
+
+@pytest.mark.parametrize("prime", PRIMES, ids=lambda prime: prime.name)
+def test_powers_of_every_count_are_exact_and_nothing_else_is_written(
+    gpu: gx.PersistentVulkanBackend, prime: Prime
+) -> None:
+    kernel = element_kernel(prime, "power", packed=True)
+    assert kernel.packed == PACKED_ELEMENTS[family(prime)] > 1
+    device, exact = gpu._session.device_memory, ExactOperations(prime)
+    for exponent in (0, 1, 2, 3, 7, prime.modulus - 2, 1 << (prime.bits - 1)):
+        encoded = exponent_words(exponent)
+        there = device.put(encoded)
+        for count in (1, 4, 5, 1027):
+            ints = draw_elements(prime, count, 1)
+            found = run_in_the_middle(
+                device, prime, kernel, [ints], more=[there], push_words=(len(encoded),)
+            )
+            assert found == [exact.power(each, exponent) for each in ints], (exponent, count)
 
 
 @pytest.mark.parametrize("count", [1 << 16, (1 << 16) + 3, (1 << 18) + 1])
@@ -218,14 +245,15 @@ def test_operations_that_cannot_be_packed(
     assert (x + 1).ints().tolist() == [6, 7, 8, 9, 10]
     assert 1 in recorded.packed()
     assert BABYBEAR.equal(x, x).all()
-    assert BABYBEAR.power(x, 3).form == "montgomery"
     assert recorded.packed() == {1}
+    assert BABYBEAR.power(x, 3).form == "montgomery"
+    assert recorded.packed() == {4}
     assert not (x - x).numpy().any()
     assert recorded.packed() == {4}
 
 
 def test_only_operations_on_small_elements_alone_have_packed_kernels() -> None:
-    assert {*OPERATIONS} - {*PACKABLE} == {"equal", "select", "power"}
+    assert {*OPERATIONS} - {*PACKABLE} == {"equal", "select"}
     for operation in OPERATIONS:
         plain, packed_kernel = (
             element_kernel(BABYBEAR.prime, operation, packed=packed) for packed in (False, True)

@@ -311,6 +311,8 @@ BEFORE = """
     bvec2 less = lessThan(sum, scaled);
     uvec2 narrow = uvec2(sum);
     scaled.x = mix(a, b, less.x);
+    u64vec2 one = u64vec2(a, b), other_one = u64vec2(b, K);
+    u64vec2 chosen = (n & 1u) != 0u ? one : other_one;
 """
 
 
@@ -355,6 +357,8 @@ STRUCTURED: list[tuple[str, Expected]] = [
         lambda a, b: b if add_vectors(a, b)[0] < add_vectors(a, b)[0] * (b & WORD) & MASK else a,
     ),
     ("narrow.y", lambda a, b: add_vectors(a, b)[1] & WORD),
+    ("chosen.x", lambda a, b: a if b & 1 else b),
+    ("chosen.y", lambda a, b: b if b & 1 else K),
 ]
 
 

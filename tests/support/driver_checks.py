@@ -43,6 +43,8 @@ def check_field(backend: Backend, field: gx.Field) -> None:
     assert (x + y).tolist() == [(i + j) % p for i, j in both]
     assert (x - y).tolist() == [(i - j) % p for i, j in both]
     assert (x * y).tolist() == [i * j % p for i, j in both]
+    assert field.inverse(x).tolist() == [pow(i, -1, p) if i else 0 for i in a]
+    assert field.power(y, 11).tolist() == [pow(j, 11, p) for j in b]
 
 
 def check_transform(backend: Backend, field: gx.Field, size: int) -> None:

@@ -71,6 +71,8 @@ FOLDERS: dict[str, Sequence[str]] = {
     "scalar_chains": SCALAR_FAMILIES,
     "encodings": ("wide",),
     "inversions": ("wide",),
+    "inversions/in_passes": ("wide", "f64_limbs"),
+    "inversions/in_groups": SCALAR_FAMILIES,
     "field_hashes": FAMILIES,
     "field_hashes/wide": ("wide", "f64_limbs"),
     "field_hashes/goldilocks": ("goldilocks",),
@@ -78,10 +80,13 @@ FOLDERS: dict[str, Sequence[str]] = {
     "transforms/by_level": ("wide",),
     "transforms/by_round": SCALAR_FAMILIES,
 }
-"""The folders whose kernels are compiled for families, and those families. The passes of transforms
-are different algorithms in different families (glsl/transform.glsl). Transforms gain nothing from
-f64 limbs: on an NVIDIA H200, 2^22 elements of BLS12-381 Fr took 1.69 ms instead of 1.62 ms, 2^24
-took 8.69 ms instead of 7.07 ms."""
+"""The folders whose kernels are compiled for families, and those families. Transforms and
+inversions are different algorithms in different families (glsl/transform.glsl, ops/scans.py).
+Transforms gain nothing from f64 limbs: on an NVIDIA H200, 2^22 elements of BLS12-381 Fr took
+1.69 ms instead of 1.62 ms, 2^24 took 8.69 ms instead of 7.07 ms."""
+
+PACKED_ONLY = ("group_inverse",)
+"""Kernels of families of small elements that have no other form than the packed one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +164,7 @@ def sources() -> list[Source]:
     packed = [
         Source(source.path, source.family, packed=True)
         for source in by_family
-        if source.family in PACKED_ELEMENTS and source.path.stem in PACKABLE
+        if source.family in PACKED_ELEMENTS and source.path.stem in (*PACKABLE, *PACKED_ONLY)
     ]
     checked = [
         Source(GLSL / "elements" / f"{operation}.comp", "wide", checked=True)
@@ -186,6 +191,7 @@ def sources() -> list[Source]:
         for path in (GLSL / "arrays").glob("*.comp")
         for variant in list_number_variants(path.stem)
     ]
+    by_family = [source for source in by_family if source.path.stem not in PACKED_ONLY]
     found = plain + by_family + packed + checked + grouped + curves + byte_hashes + arrays
     found = [source for source in found if source.exists]
     return sorted(found, key=lambda source: f"{source.stem}.spv")

@@ -48,8 +48,9 @@ CONVERSIONS = ("to_montgomery", "from_montgomery")
 PRODUCTS = ("mul", "square", "fma", "power", *CONVERSIONS)
 LIMB_FORM = ("power",)
 """The operations that compute many products of an element in limb form (glsl/limb_form.glsl)."""
-PACKABLE = tuple(name for name, types in _SIGNATURES.items() if {*types[0], *types[1]} == {"e"})
-"""The operations whose operands are all elements; they have packed kernels."""
+PACKABLE = tuple(name for name in _SIGNATURES if name not in ("equal", "select"))
+"""The operations with packed kernels: those that take and give elements alone, and powers, whose
+exponent is one for all elements."""
 CHECKABLE = ("add", "sub", "mul")
 """The operations that also have checked kernels, which the catalogue has by name (`catalogue`)."""
 

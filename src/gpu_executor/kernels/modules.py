@@ -139,6 +139,7 @@ class SpecId(IntEnum):
     DOUBLES = 123
     ROWS_PER_ELEMENT = 124
     DOMAIN = 125
+    REDUCES = 126
     WIDTH = 140
     FULL_ROUNDS = 141
     PARTIAL_ROUNDS = 142

@@ -31,8 +31,6 @@ from gpu_executor.primes.prime import LimbLayout
 # --- scans ---
 
 _SCAN_ARRAYS = {
-    "partial_products": (1, 2),
-    "inverses": (3, 1),
     "partial_sums": (1, 1),
     "chunk_sums": (1, 1),
     "running_sums": (2, 1),
@@ -95,6 +93,27 @@ def check_records_kernel(prime: Prime) -> Kernel:
 def direct_inverse_kernel(prime: Prime) -> Kernel:
     """Return the kernel `glsl/inversions/direct_inverse.comp`, for primes of the family `wide`."""
     return _make_kernel(prime, "wide", "direct_inverse", inputs=1)
+
+
+_INVERSION_ARRAYS = {"partial_products": (1, 2), "inverses": (3, 1)}
+"""The numbers of inputs and outputs."""
+
+
+@functools.cache
+def inversion_kernel(prime: Prime, name: str, *, f64_limbs: bool = False) -> Kernel:
+    """Return the kernel `glsl/inversions/in_passes/<name>.comp`, for primes of the family
+    `wide`."""
+    inputs, outputs = _INVERSION_ARRAYS[name]
+    kind = module_family(prime, name, f64_limbs=f64_limbs)
+    constants: dict[int, Constant] = {SpecId.REDUCES: 2 * prime.modulus > prime.r}
+    return _make_kernel(prime, kind, name, inputs=inputs, outputs=outputs, constants=constants)
+
+
+@functools.cache
+def group_inverse_kernel(prime: Prime) -> Kernel:
+    """Return the kernel `glsl/inversions/in_groups/group_inverse.comp`, for primes of the other
+    families. Its push word is the number of whole vectors in the array."""
+    return _make_kernel(prime, family(prime), "packed_group_inverse", inputs=1)
 
 
 # --- number-theoretic transforms ---

@@ -20,6 +20,7 @@ from gpu_executor.ops.elementwise import (
     ElementData,
     Words,
     apply_kernel,
+    can_pack,
     convert,
     count_elements,
     put_exponent,
@@ -57,7 +58,9 @@ def power(prime: Prime, data: ElementData, exponent: int, form: Form) -> Element
 def _power_by_steps(prime: Prime, data: DeviceArray, exponent: int, form: Form) -> DeviceArray:
     device: ArrayDevice = data.storage.device
     exponent_data = put_exponent(device, _reduce_exponent(prime, exponent))
-    kernel = element_kernel(prime, "power", f64_limbs=with_f64_limbs(device, prime))
+    kernel = element_kernel(
+        prime, "power", f64_limbs=with_f64_limbs(device, prime), packed=can_pack([data])
+    )
     return apply_kernel(kernel, [data, exponent_data], (exponent_data.size,))
 
 

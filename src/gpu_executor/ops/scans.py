@@ -18,15 +18,19 @@ from gpu_executor.calls.dispatch import ArrayDevice, Dispatch, Step
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.element_references import add, mul
-from gpu_executor.kernels.elements import element_kernel
-from gpu_executor.kernels.families import family
-from gpu_executor.kernels.passes import direct_inverse_kernel, scan_kernel
+from gpu_executor.kernels.families import PACKED_ELEMENTS, family
+from gpu_executor.kernels.passes import (
+    direct_inverse_kernel,
+    group_inverse_kernel,
+    inversion_kernel,
+    scan_kernel,
+)
 from gpu_executor.ops.elementwise import (
     ElementData,
     Words,
+    can_pack,
     count_elements,
     get_shape,
-    put_exponent,
     split_axes,
     with_f64_limbs,
 )
@@ -40,14 +44,18 @@ Data = TypeVar("Data", Words, DeviceArray, ElementData)
 ELEMENTS_PER_INVOCATION = 32
 """Elements that one invocation adds or multiplies in sequence: the next pass has 1/32 of them."""
 DIRECT_SUBGROUPS = 1
-"""Up to as many elements as invocations with so many subgroups for each scheduler are inverted one
-by one, all in parallel: one subgroup takes a scheduler no longer than a part of it. 2^22 inverses
-in BLS12-381 Fr took an NVIDIA H200 0.378 ms with these figures, 0.403 ms with half a subgroup,
-0.380 ms with two; with one, 0.429 ms with 16 elements per invocation and 0.383 ms with 64. On
-lavapipe, 100,000 inverses took 79 ms with 4 or 16 of them, 91 ms with 64."""
+"""Up to as many elements of several words as invocations with so many subgroups for each scheduler
+are inverted one by one, all in parallel: one subgroup takes a scheduler no longer than a part of
+it. 2^22 inverses in BLS12-381 Fr took an NVIDIA H200 0.378 ms with these figures, 0.403 ms with
+half a subgroup, 0.380 ms with two; with one, 0.429 ms with 16 elements per invocation and 0.383 ms
+with 64. On lavapipe, 100,000 inverses took 79 ms with 4 or 16 of them, 91 ms with 64."""
 HOST_DIRECT_INVERSES = 1024
 """Up to this many elements are inverted on the host as Python integers: on one Xeon core of
 2.5 GHz, 1,000 inverses in BLS12-381 Fr take 2.6 ms, and 3.4 ms with at most 256 direct ones."""
+GROUP_SIZES, VECTORS = (8, 128), 4
+"""Invocations of a work-group that inverts elements of one integer: of one that inverts few, and of
+others; and the vectors of 16 bytes that each of them has
+(glsl/inversions/in_groups/group_inverse.comp). A software device computes with all invocations."""
 CHUNK = 32
 """Elements of a row that one invocation adds or multiplies in a pass of the prefix sums or
 products."""
@@ -87,10 +95,11 @@ def multiply_prefixes(prime: Prime, x: ElementData, rows: int, columns: int) -> 
 def invert(prime: Prime, x: ElementData, *, steps: list[Step] | None = None) -> ElementData:
     """1 / x, and 0 for 0, by Montgomery's trick: three products per element.
 
-    The products of groups of elements are inverted recursively. The last few are inverted directly,
-    on a device by division steps (glsl/inverse.glsl), or for primes below 2^31 and Goldilocks by
-    raising them to the power p - 2. More elements than a kernel can bind are inverted in parts.
-    With `steps`, the dispatches on a device are appended to them instead of being submitted.
+    The products of groups of elements are inverted recursively. The last few are inverted directly:
+    on the host as Python integers, on a device by division steps (glsl/inverse.glsl). On a device
+    one kernel inverts elements of primes below 2^31 and of Goldilocks, a work-group of it a tile.
+    More elements than a kernel can bind are inverted in parts. With `steps`, the dispatches on a
+    device are appended to them instead of being submitted.
     """
     flat = np.asarray(x).reshape(-1, *prime.element_shape)
     return _invert_on_host(prime, flat).reshape(x.shape)
@@ -234,24 +243,41 @@ def _append_inverses(
     elements (two products per element).
     """
     count = count_elements(prime, x)
+    if family(prime) in PACKED_ELEMENTS:
+        work.append(_make_group_inverse(device, prime, x, y, count))
+        return
     direct = count_direct_inverses(device.info)
     if count <= direct:
-        if family(prime) == "wide":
-            work.append(Dispatch(direct_inverse_kernel(prime), (x, y), count, grid_stride=True))
-            return
-        exponent = put_exponent(device, prime.modulus - 2)
-        kernel = element_kernel(prime, "power")
-        work.append(Dispatch(kernel, (x, exponent, y), count, (exponent.size,)))
+        work.append(Dispatch(direct_inverse_kernel(prime), (x, y), count, grid_stride=True))
         return
     groups = max(-(-count // ELEMENTS_PER_INVOCATION), direct)
     before = device.empty(x.shape, x.dtype)
     products, inverses = (make_elements(device, prime, groups) for _ in range(2))
     forward, backward = (
-        make_scan_kernel(device, prime, name) for name in ("partial_products", "inverses")
+        inversion_kernel(prime, name, f64_limbs=with_f64_limbs(device, prime))
+        for name in ("partial_products", "inverses")
     )
     work.append(Dispatch(forward, (x, before, products), groups, (count,), grid_stride=True))
     _append_inverses(device, prime, products, inverses, work)
     work.append(Dispatch(backward, (x, before, inverses, y), groups, (count,), grid_stride=True))
+
+
+def _make_group_inverse(
+    device: ArrayDevice, prime: Prime, x: DeviceArray, y: DeviceArray, count: int
+) -> Dispatch:
+    """The dispatch that writes the inverses of x, elements of one integer, to y."""
+    limits, packed = device.info.limits, PACKED_ELEMENTS[family(prime)]
+    vectors = count // packed if can_pack([x, y]) else 0
+    items = vectors + (count - vectors * packed)
+    size = next((each for each in GROUP_SIZES if items <= each * VECTORS), GROUP_SIZES[-1])
+    return Dispatch(
+        group_inverse_kernel(prime),
+        (x, y),
+        count,
+        (vectors,),
+        groups=min(-(-items // (size * VECTORS)), limits.max_work_group_count[0]),
+        work_group=size,
+    )
 
 
 # --- on the host ---

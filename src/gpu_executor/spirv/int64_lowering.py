@@ -278,6 +278,9 @@ class _Int64Lowering:
 
     # --- composites ---
 
+    def _has_parts(self, value: int) -> bool:
+        return self._types[self._type_of[value]][0] == Op.TYPE_VECTOR
+
     def _list_parts(self, value: int) -> list[Operand]:
         """The two parts of a vector of 64-bit integers or of other scalars."""
         if not self._is_vector(value):
@@ -356,10 +359,17 @@ class _Int64Lowering:
             else:
                 self._rename(type_id, result, made)
             return
-        types = [self._types[self._type_of[each]][1][0] for each in values]
-        if any(self._types[self._type_of[each]][0] != Op.TYPE_VECTOR for each in values):
+        # One condition may choose between two vectors.
+        repeated = values[:1] if opcode == Op.SELECT and not self._has_parts(values[0]) else []
+        if not all(map(self._has_parts, values[len(repeated) :])):
             raise _refuse(opcode)
-        parts = zip(*(self._list_parts(each) for each in values), strict=True)
+        types = [self._type_of[each] for each in values]
+        types[len(repeated) :] = [self._types[each][1][0] for each in types[len(repeated) :]]
+        parts = zip(
+            *([each] * 2 for each in repeated),
+            *(self._list_parts(each) for each in values[len(repeated) :]),
+            strict=True,
+        )
         computed = [self._compute(opcode, function, kind[1][0], part, types) for part in parts]
         words = [
             word for part in computed for word in (part if isinstance(part, tuple) else (part,))

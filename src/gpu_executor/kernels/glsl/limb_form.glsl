@@ -9,9 +9,13 @@
 //     n_copy(x, z)                  z = x
 //     n_select(condition, x, y, z)  z = condition ? x : y
 //     n_mul(x, y, z), n_square(x, z)
+//
+// With ONLY_PRODUCTS, families of one word have numbers of which nothing but products may be computed.
 
 #if defined(FAMILY_WIDE)
 #include "families/wide_limb_form.glsl"
+#elif defined(ONLY_PRODUCTS)
+#include "families/scalar_products.glsl"
 #else
 #include "families/scalar_limb_form.glsl"
 #endif

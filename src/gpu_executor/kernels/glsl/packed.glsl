@@ -27,6 +27,7 @@ bool single;
 
 #define EACH_COMPONENT(k) [[unroll]] for (uint k = 0; k < PACKED; ++k)
 
+void f_one(out VECTOR z) { EACH_COMPONENT(k) f_one(z[k]); }
 void f_add(VECTOR x, VECTOR y, out VECTOR z) { EACH_COMPONENT(k) f_add(x[k], y[k], z[k]); }
 void f_sub(VECTOR x, VECTOR y, out VECTOR z) { EACH_COMPONENT(k) f_sub(x[k], y[k], z[k]); }
 void f_neg(VECTOR x, out VECTOR z) { EACH_COMPONENT(k) f_neg(x[k], z[k]); }
