@@ -16,7 +16,11 @@ from click.testing import CliRunner
 from gpu_executor import curves, fields, kzg, msm, ops
 from gpu_executor.cli import compile_report as command
 from gpu_executor.cli.commands import commands
-from gpu_executor.compile_report.null_hardware import PipelineFigures
+from gpu_executor.compile_report.null_hardware import (
+    PipelineFigures,
+    find_driver,
+    make_environment,
+)
 from gpu_executor.compile_report.report import (
     EXPECTED_SPILLS,
     FamilyReport,
@@ -30,6 +34,7 @@ from gpu_executor.curves.parameters import get_named
 from gpu_executor.kernels.curves import curve_kernel
 from gpu_executor.kernels.modules import get_module_names
 from gpu_executor.ops.operation import Operation
+from tests.conftest import RunPython
 from tests.support.plans import describe_device
 
 GOOD = PipelineFigures("wide_mul", "mul", "words=12", chosen=True, instructions=1986, vgprs=56)
@@ -165,25 +170,77 @@ CHOSEN_SPILLS = {
 """Kernels that operations use although they keep numbers in memory, on both GPUs."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("family", ["navi21", "vega10"])
-def test_all_pipelines_compile_for_amd_and_spill_only_where_that_is_expected(
-    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each family is a test of its own, so that two workers compile (tests/conftest.py)."""
-    monkeypatch.setenv("RADV_FORCE_FAMILY", family)
-    file = tmp_path / "report.json"
-    shown = CliRunner().invoke(commands, ["compile-report", "--json", str(file)])
+@pytest.fixture(scope="module")
+def of_navi21(tmp_path_factory: pytest.TempPathFactory) -> FamilyReport:
+    """The report of the command, with every pipeline."""
+    file = tmp_path_factory.mktemp("navi21") / "report.json"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RADV_FORCE_FAMILY", "navi21")
+        shown = CliRunner().invoke(commands, ["compile-report", "--json", str(file)])
     *_, last = shown.output.splitlines()
     assert shown.exit_code == 0, last
     assert ", 0 failed, " in last
     assert last.endswith("(0 of them not expected to)")
     (content,) = json.loads(file.read_text())["families"]
-    report = parse_report(content["family"], json.dumps(content))
-    assert report.family == family
+    return parse_report(content["family"], json.dumps(content))
+
+
+@pytest.mark.slow
+def test_all_pipelines_compile_for_navi21_and_spill_only_where_that_is_expected(
+    of_navi21: FamilyReport,
+) -> None:
+    assert of_navi21.family == "navi21"
+    check_spills(of_navi21, set(EXPECTED_SPILLS) - {"sha256_fixed"})
+
+
+def check_spills(report: FamilyReport, expected: set[str]) -> None:
     assert {each.module for each in report.pipelines} == set(get_module_names().values())
     chosen = {each.module for each in report.pipelines if each.spills and each.chosen}
     assert chosen - {"sha256_fixed"} == CHOSEN_SPILLS  # that one on vega10 alone
     spilling = {each.module for each in report.pipelines if each.spills}
-    expected = set(EXPECTED_SPILLS) - ({"sha256_fixed"} if family == "navi21" else set())
     assert spilling == expected, "a module that spills no more stays listed"
+
+
+COMPILE_SOME = """
+import json, os, sys
+from gpu_executor.compile_report import null_hardware
+
+def record_some(info):
+    device = record(info)
+    requests = list(device.requests.items())
+    device.requests = dict(requests[at] for at in json.loads(os.environ["PLACES"]))
+    return device
+
+record, null_hardware.record_workload = null_hardware.record_workload, record_some
+json.dump(null_hardware.compile_workload(), sys.stdout)
+"""
+
+
+def list_demanding(report: FamilyReport) -> list[int]:
+    """The places of the pipelines that have most instructions or scratch memory of their module:
+    what another compiler fails at or spills first."""
+    by_module: dict[str, list[int]] = {}
+    for at, each in enumerate(report.pipelines):
+        by_module.setdefault(each.module, []).append(at)
+    rows = report.pipelines
+    largest = [max(at, key=lambda at: rows[at].instructions) for at in by_module.values()]
+    spilling = [max(at, key=lambda at: rows[at].scratch_bytes) for at in by_module.values()]
+    return sorted({*largest, *(at for at in spilling if rows[at].spills)})
+
+
+@pytest.mark.slow
+def test_the_most_demanding_pipelines_of_each_module_compile_for_vega10(
+    of_navi21: FamilyReport, run_python: RunPython
+) -> None:
+    """Another generation has other instructions and more registers for scalars; what needs few of
+    them on the first family has them here too."""
+    places = list_demanding(of_navi21)
+    environment = make_environment("vega10", find_driver())
+    done = run_python(COMPILE_SOME, **environment, PLACES=json.dumps(places))
+    report = parse_report("vega10", done.stdout)
+    assert [(each.module, each.kernel, each.chosen) for each in report.pipelines] == [
+        (each.module, each.kernel, each.chosen)
+        for each in (of_navi21.pipelines[at] for at in places)
+    ]
+    assert not [each for each in report.pipelines if each.error]
+    check_spills(report, set(EXPECTED_SPILLS))
