@@ -94,6 +94,7 @@ SHARED_PIPELINES = {
         "tests/groth16/test_constraint_check.py",
         "tests/groth16/test_page.py",
         "tests/groth16/test_prove_many.py",
+        "tests/groth16/test_circuit_proof.py",
         "tests/groth16/test_secrets.py",
         "tests/groth16/test_group_check.py",
         "tests/groth16/test_zkey_file.py",
