@@ -164,6 +164,8 @@ class RecordingDevice(WorkDevice):
         """The operations that were run."""
         self.requests: dict[Hashable, RecordedPipeline] = {}
         """The pipelines by their shape."""
+        self._added: set[Hashable] = set()
+        """What `add` got: operations submit a kernel in the same sizes again and again."""
         self.recorded: set[Hashable] = set()
         """What would submit nothing new: operations on elements of primes of equal length."""
 
@@ -181,6 +183,10 @@ class RecordingDevice(WorkDevice):
         chosen: bool = True,
     ) -> None:
         """Remember a pipeline, unless one of the same shape is known."""
+        key = kernel, work_group, per_invocation, params_in_buffer
+        if key in self._added:
+            return
+        self._added.add(key)
         constants = choose_constants(kernel, work_group, per_invocation)
         request = RecordedPipeline(
             kernel,
