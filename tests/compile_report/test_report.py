@@ -174,14 +174,11 @@ def test_all_pipelines_compile_for_navi21_and_spill_only_where_that_is_expected(
     of_navi21: FamilyReport,
 ) -> None:
     assert of_navi21.family == "navi21"
-    check_spills(of_navi21, set(EXPECTED_SPILLS) - {"sha256_fixed"})
-
-
-def check_spills(report: FamilyReport, expected: set[str]) -> None:
-    assert {each.module for each in report.pipelines} == set(get_module_names().values())
-    chosen = {each.module for each in report.pipelines if each.spills and each.chosen}
-    assert chosen - {"sha256_fixed"} == CHOSEN_SPILLS  # that one on vega10 alone
-    spilling = {each.module for each in report.pipelines if each.spills}
+    assert {each.module for each in of_navi21.pipelines} == set(get_module_names().values())
+    chosen = {each.module for each in of_navi21.pipelines if each.spills and each.chosen}
+    assert chosen == CHOSEN_SPILLS
+    spilling = {each.module for each in of_navi21.pipelines if each.spills}
+    expected = set(EXPECTED_SPILLS) - {"sha256_fixed"}  # that one on vega10 alone
     assert spilling == expected, "a module that spills no more stays listed"
 
 
@@ -205,10 +202,12 @@ json.dump({**null_hardware.compile_workload(), **found}, sys.stdout)
 
 def list_demanding(report: FamilyReport) -> list[int]:
     """The places of the pipelines that have most instructions or scratch memory of their module:
-    what another compiler fails at or spills first."""
+    what another compiler fails at or spills first. Variants for comparison are compared on the
+    first family; those with f64 limbs are, as AMD's devices do not choose them."""
     by_module: dict[str, list[int]] = {}
     for at, each in enumerate(report.pipelines):
-        by_module.setdefault(each.module, []).append(at)
+        if each.chosen and "f64" not in each.module:
+            by_module.setdefault(each.module, []).append(at)
     rows = report.pipelines
     largest = [max(at, key=lambda at: rows[at].instructions) for at in by_module.values()]
     spilling = [max(at, key=lambda at: rows[at].scratch_bytes) for at in by_module.values()]
@@ -250,4 +249,6 @@ def test_the_most_demanding_pipelines_of_each_module_compile_for_vega10(
         for each in (of_navi21.pipelines[at] for at in list_demanding(of_navi21))
     ]
     assert not [each for each in report.pipelines if each.error]
-    check_spills(report, set(EXPECTED_SPILLS))
+    spilling = {each.module for each in report.pipelines if each.spills}
+    expected = {"sha256_fixed", *(name for name in CHOSEN_SPILLS if "f64" not in name)}
+    assert spilling == expected, "a module that spills no more stays listed"
