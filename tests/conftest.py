@@ -94,6 +94,7 @@ SHARED_PIPELINES = {
         "tests/groth16/test_constraint_check.py",
         "tests/groth16/test_page.py",
         "tests/groth16/test_prove_many.py",
+        "tests/groth16/test_circuit_proof.py",
         "tests/groth16/test_secrets.py",
         "tests/groth16/test_group_check.py",
         "tests/groth16/test_zkey_file.py",
@@ -111,15 +112,8 @@ SHARED_PIPELINES = {
 """The files and folders whose tests run the same pipelines. Lavapipe translates each for up to
 seconds in every process."""
 GROUPS = {name: group for group, names in SHARED_PIPELINES.items() for name in names}
-ALONE = tuple(
-    "tests/compile_report/test_report.py::"
-    f"test_all_pipelines_compile_for_amd_and_spill_only_where_that_is_expected[{family}]"
-    for family in ("navi21", "vega10")
-)
-"""The tests that share nothing with those of their file and take minutes: workers run them at the
-same time."""
 LONG = (
-    *ALONE,
+    "tests/compile_report/test_report.py",
     "tests/vulkan/test_swiftshader_curves.py",
     "Groth16",
     "tests/vulkan/test_swiftshader.py",
@@ -138,8 +132,6 @@ def find_group(nodeid: str) -> str:
     """The group of tests that one worker runs, for what they share: the tests of a file; all of
     tests/cluster, which share a cluster; those of tests/kzg that share the setup with a known
     secret; and the files that share pipelines. A test of `ALONE` is a group by itself."""
-    if nodeid in ALONE:
-        return nodeid
     file = nodeid.partition("::")[0]
     folder = file.rpartition("/")[0]
     if folder in ("tests/cluster", "tests/kzg") and file != MAINNET:

@@ -1,6 +1,7 @@
 """The programs of the gallery: their pictures show what an independent computation gives.
 
-tests/kzg/test_block_of_blobs.py has the test of block_of_blobs.py."""
+tests/kzg/test_block_of_blobs.py has the test of block_of_blobs.py, and
+tests/groth16/test_circuit_proof.py that of circuit_proof.py."""
 
 from __future__ import annotations
 
@@ -24,7 +25,6 @@ from tests.support.pages import REPOSITORY
 PAGES = REPOSITORY / "docs" / "gallery"
 SVG = "{http://www.w3.org/2000/svg}"
 MODULUS = 0x73EDA753299D7D483339D80809A1D80553BDA402FFFE5BFEFFFFFFFF00000001
-BN254_ORDER = 21888242871839275222246405745257275088548364400416034343698204186575808495617
 STAGES = {"fill", "copy in", "compute", "copy out", "drain"}
 
 
@@ -125,19 +125,6 @@ def test_the_trace_has_every_stage_of_every_job_and_so_has_the_picture(tmp_path:
     titles = [each.text or "" for each in ElementTree.parse(output).iter(f"{SVG}title")]
     for job, stage in itertools.product(range(1, 9), STAGES):
         assert sum(title.startswith(f"job {job}, {stage}: ") for title in titles) == 2
-
-
-@pytest.mark.slow
-def test_the_proofs_of_the_circuits_are_valid(tmp_path: Path) -> None:
-    output = tmp_path / "proof.svg"
-    shown = run_example("circuit_proof.py", "-o", str(output), "--constraints", "20")
-    before = last = 7  # the chain of make_chain, with a seed of 1
-    for number in range(20):
-        before, last = last, (last + number + 1) * (before + 1) % BN254_ORDER
-    assert shown.count(f"the proofs are valid for the public value {last}\n") == 2
-    titles = [each.text or "" for each in ElementTree.parse(output).iter(f"{SVG}title")]
-    for stage in ("key", "witness check", "first proof", "4 proofs", "verification"):
-        assert sum(f", {stage}: " in title for title in titles) == 2
 
 
 @pytest.mark.slow

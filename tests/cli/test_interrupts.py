@@ -48,6 +48,7 @@ def test_an_interrupt_ends_a_command_with_130(monkeypatch: pytest.MonkeyPatch) -
         assert shown.stderr.splitlines()[-1] == "gpu-executor: interrupted"
 
 
+@pytest.mark.usefixtures("sigint_handler")
 @pytest.mark.parametrize("to_all", [True, False], ids=["by a terminal", "to the process"])
 def test_an_interrupt_of_a_soak_run_ends_its_threads(to_all: bool) -> None:
     """The process has threads that call executors, and waits for them."""

@@ -32,6 +32,13 @@ BINARY = [
     np.logical_or, np.logical_xor,
 ]  # fmt: skip
 UNARY = [np.negative, np.absolute, np.invert, np.logical_not, np.positive]
+WHOLE = ("u4", "i4", "u8", "i8", "f4", "f8")
+"""The types that devices compute with. Elements of others become such numbers when they are read
+and lose their highest bits when they are written: every operation on them runs on lavapipe, and
+only `FEW` on SwiftShader, which takes 0.08 s for a pipeline, and by WebGPU."""
+FEW = [np.add, np.floor_divide, np.right_shift, np.less]
+REDUCTIONS = ("sum", "min", "max", "any", "all")
+FEW_REDUCTIONS = ("sum", "min")
 DIVISION_ULPS = {np.float16: 1, np.float32: 4, np.float64: 4}
 """Of quotients, and of what is computed with them."""
 DIVISIONS = (np.divide, np.floor_divide)
@@ -51,6 +58,13 @@ def ignore_numpy_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         yield
+
+
+def has_every_pipeline(backend: Backend, *dtypes: Any) -> bool:
+    """Whether every operation on elements of the types is compiled on a backend."""
+    assert backend.array_device is not None
+    is_slow = backend.name == "webgpu" or "SwiftShader" in backend.array_device.info.name
+    return not is_slow or all(np.dtype(each) in map(np.dtype, WHOLE) for each in dtypes)
 
 
 def make_values(dtype: Any) -> Array:
@@ -175,7 +189,7 @@ def make_pairs(a: Array, b: Array) -> tuple[Array, Array]:
 def test_operations_at_the_edges_of_a_type(backend: Backend, dtype: str) -> None:
     values = make_values(dtype)
     pairs = make_pairs(values, values)
-    for function in BINARY:
+    for function in BINARY if has_every_pipeline(backend, dtype) else FEW:
         check_function(backend, function, *pairs)
     for unary in UNARY:
         check_function(backend, unary, values)
@@ -231,7 +245,8 @@ def test_scalars_take_the_type_of_the_array(backend: Backend, dtype: str) -> Non
     values = make_values(dtype)
     there = backend.to_device(values)
     for scalar in SCALARS:
-        for function in (np.add, np.subtract, np.less, np.minimum):
+        every = np.add, np.subtract, np.less, np.minimum
+        for function in every if has_every_pipeline(backend, dtype) else (np.subtract,):
             for swaps in (False, True):
                 host, device = ((scalar, values), (scalar, there))
                 host, device = (host[::-1], device[::-1]) if swaps else (host, device)
@@ -364,7 +379,7 @@ def check_reductions(backend: Backend, array: Array, axis: Any, keepdims: bool) 
     there = backend.to_device(array)
     what = f"{array.dtype} {array.shape} {axis} {keepdims}"
     options = {"axis": axis, "keepdims": keepdims}
-    for name in ("sum", "min", "max", "any", "all"):
+    for name in REDUCTIONS if has_every_pipeline(backend, array.dtype) else FEW_REDUCTIONS:
         expected = getattr(np, name)(array, **options)
         if lacks(backend, expected.dtype, array.dtype):
             continue

@@ -24,7 +24,6 @@ from gpu_executor.curves.point_encoding import (
 )
 from gpu_executor.errors import CurveError, PointError
 from tests.support.curves_under_test import (
-    NAMED_G1,
     SMALL,
     SMALL_QUADRATIC,
     draw_points,
@@ -190,9 +189,14 @@ def test_a_curve_with_x_0_has_no_format_of_pasta() -> None:
 
 # --- named curves ---
 
-ROOTS = [*(name for name in NAMED_G1 if name != "VESTA"), "BLS12_381_G2", "BLS12_377_G2"]
+ROOTS = [
+    *("BLS12_381_G1", "SECP256K1", "BLS12_381_G2"),
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ("BN254_G1", "BLS12_377_G1")),
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ("PALLAS", "BLS12_377_G2")),
+]
 """Every byte format over a prime field, and every way to a square root: p = 3 modulo 4 or not,
-over prime fields and their extensions. Vesta is like Pallas, and BN254 G2 like BLS12-381 G2."""
+over prime fields and their extensions. Vesta is like Pallas, and BN254 G2 like BLS12-381 G2. Small
+curves show every format and every root too."""
 
 
 @pytest.mark.parametrize("name", ROOTS)
@@ -257,7 +261,14 @@ DECODED = ["BLS12_381_G1", "SECP256K1", "BLS12_377_G1"]
 
 
 @pytest.mark.parametrize(
-    "curve", [*map(get_curve, DECODED), P256, SUPERSINGULAR], ids=lambda curve: curve.name
+    "curve",
+    [
+        *(get_curve(name) for name in DECODED[:2]),
+        pytest.param(get_curve(DECODED[2]), marks=pytest.mark.slow),
+        pytest.param(P256, marks=pytest.mark.slow),
+        SUPERSINGULAR,
+    ],
+    ids=lambda curve: curve.name,
 )
 def test_a_device_decodes_and_refuses_what_the_host_does(
     gpu: gx.PersistentVulkanBackend, curve: Curve

@@ -211,7 +211,7 @@ ENDINGS = {
     [
         # The interpreter exits in the same way after all of them.
         ("vulkan", "end"),
-        ("webgpu", "Ctrl-C"),
+        pytest.param("webgpu", "Ctrl-C", marks=pytest.mark.slow),
         ("cpu", "sys.exit"),
         ("cpu", "error"),
     ],

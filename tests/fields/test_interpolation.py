@@ -46,7 +46,9 @@ def check_interpolation(gpu: Gpu, place: Place, field: Field, count: int) -> Non
 
 @in_every_place
 @pytest.mark.parametrize(
-    "field", [GOLDILOCKS, BABYBEAR, MERSENNE31, SECP256K1_FQ], ids=lambda field: field.name
+    "field",
+    [GOLDILOCKS, BABYBEAR, MERSENNE31, pytest.param(SECP256K1_FQ, marks=pytest.mark.slow)],
+    ids=lambda field: field.name,
 )
 def test_interpolated_polynomials_have_the_given_values(
     gpu: Gpu, field: Field, place: Place

@@ -55,7 +55,10 @@ def test_more_rows_than_one_grid_covers_are_transformed(
 
 @pytest.mark.parametrize(
     ("field", "max_groups"),
-    [(BABYBEAR, 1 << 16), (BABYBEAR, 3), (GOLDILOCKS, 3), (WIDE, 3)],
+    [
+        *((BABYBEAR, 1 << 16), (BABYBEAR, 3), (WIDE, 3)),
+        pytest.param(GOLDILOCKS, 3, marks=pytest.mark.slow),
+    ],
     ids=lambda each: getattr(each, "name", str(each)),
 )
 def test_work_groups_process_one_tile_or_several(
@@ -281,7 +284,7 @@ def list_splits(gpu: gx.PersistentVulkanBackend) -> set[tuple[int, ...]]:
         (BABYBEAR, 14, 0, {(4, 4, 6), (7, 7)}),
         (BABYBEAR, 16, 16, {(8, 8)}),
         (GOLDILOCKS, 12, 0, {(3, 3, 6), (6, 6)}),
-        (GOLDILOCKS, 14, 14, {(7, 7)}),
+        pytest.param(GOLDILOCKS, 14, 14, {(7, 7)}, marks=pytest.mark.slow),
     ],
     ids=["babybear", "babybear_in_two_passes", "goldilocks", "goldilocks_in_two_passes"],
 )

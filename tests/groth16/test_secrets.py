@@ -23,7 +23,13 @@ from gpu_executor.groth16.blinding import Blinding
 from gpu_executor.groth16.proof_curve import get_proof_curve
 from gpu_executor.vulkan.command_stream import CommandStream
 from tests.support.circuits import BLINDING, find_data
-from tests.support.memory_dumps import contains, dump_memory, list_windows, require_readable
+from tests.support.memory_dumps import (
+    WindowWatch,
+    contains,
+    dump_memory,
+    list_windows,
+    require_readable,
+)
 
 MARK = 0xDEADBEEF
 CIRCUIT = "arrays"
@@ -48,6 +54,7 @@ class Traces:
     def __init__(self, gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch) -> None:
         require_readable(gpu)
         self._gpu = gpu
+        self._watch = WindowWatch()
         self.seen: set[bytes] = set()
         """The contents of memory whenever something was about to be overwritten."""
         overwrite = CommandStream._overwrite
@@ -59,7 +66,7 @@ class Traces:
         monkeypatch.setattr(CommandStream, "_overwrite", look_and_overwrite)
 
     def look(self) -> None:
-        self.seen |= list_windows(dump_memory(self._gpu))
+        self.seen |= self._watch.list_new(dump_memory(self._gpu))
 
     def collect(self, action: Callable[[], object]) -> set[bytes]:
         """What was in memory during an action, and not before."""

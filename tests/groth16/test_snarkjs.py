@@ -11,13 +11,13 @@ from gpu_executor.groth16.proof import Proof
 from gpu_executor.groth16.verification import verify
 from gpu_executor.groth16.verification_key import VerificationKey
 from gpu_executor.groth16.zkey_file import ZkeyFile
-from tests.support.circuits import CURVES, find_data
+from tests.support.circuits import find_data
 from tests.support.snarkjs import Snarkjs, SnarkjsError
 
 POWER = 3
 
 
-@pytest.mark.parametrize("curve", CURVES)
+@pytest.mark.parametrize("curve", ["bn128", pytest.param("bls12381", marks=pytest.mark.slow)])
 def test_a_proof_with_a_given_blinding(snarkjs: Snarkjs, curve: str, tmp_path: Path) -> None:
     ptau, zkey = tmp_path / "test.ptau", tmp_path / "multiplier.zkey"
     wtns = find_data("multiplier", curve, ".wtns")

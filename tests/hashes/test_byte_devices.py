@@ -16,19 +16,28 @@ from tests.support.swiftshader import open_swiftshader
 def check_hashes(device: Any, name: str) -> None:
     """Every kernel of a hash, with arrays that end within a word."""
     function, digest, block = ORACLES[name]
-    size = function.digest_size
-    for count, length in ((5, 64), (3, 33), (1, 1), (3, 0), (2, block), (1, 3 * block - 1)):
+    for count, length in ((5, 64), (3, 33), (1, 1), (3, 0), (1, 3 * block - 1)):
         rows = draw_bytes(length, count, length)
         rows[-1] = 255
         expected = expect(digest, rows)
         assert (function.hash(device.to_device(rows)).numpy() == expected).all(), length
-        assert (function.hash(rows, device=device) == expected).all(), length
+        if length == 33:  # calls on rows of the host have other kernels
+            assert (function.hash(rows, device=device) == expected).all()
+    messages = [draw_bytes(each, each).tobytes() for each in (2000, 0, 33, 1, 4, 500, 3, 2)]
+    assert (function.hash_many(messages, device=device) == expect(digest, messages)).all()
+
+
+def check_constants(device: Any, name: str) -> None:
+    """What the constants of a kernel for rows of one length decide: prefixes, the order of children
+    and the number of blocks. Each is a pipeline more."""
+    function, digest, block = ORACLES[name]
+    size = function.digest_size
+    blocks = draw_bytes(block, 2, block)
+    assert (function.hash(device.to_device(blocks)).numpy() == expect(digest, blocks)).all()
     rows = draw_bytes(1, 5, 65)
     expected = expect(lambda row: digest(b"\x01" + row), rows[1:4, 1:])
     found = function.hash(device.to_device(rows)[1:4, 1:], prefix=b"\x01")
     assert (found.numpy() == expected).all()
-    messages = [draw_bytes(each, each).tobytes() for each in (2000, 0, 33, 1, 4, 500, 3, 2)]
-    assert (function.hash_many(messages, device=device) == expect(digest, messages)).all()
     children = draw_bytes(2, 8, size)
     pairs = [sorted(bytes(each) for each in pair) for pair in children.reshape(4, 2, size)]
     found = function.compress(device.to_device(children), sort=True)
@@ -44,20 +53,29 @@ def check_trees(device: Any) -> None:
         assert (BLAKE3.hash(rows, device=device) == expected).all()
 
 
+WITH_CONSTANTS = ("KECCAK256", "BLAKE3")
+"""The hashes whose pipelines these drivers compile fastest. SwiftShader takes 3 s for one of
+SHA-256. The code around the blocks of a hash is the same for all."""
+
+
+def check_every_kernel(device: Any) -> None:
+    for name in ORACLES:
+        check_hashes(device, name)
+    for name in WITH_CONSTANTS:
+        check_constants(device, name)
+    check_trees(device)
+
+
 @pytest.mark.slow
 def test_swiftshader() -> None:
     with open_swiftshader() as gpu:
-        for name in ORACLES:
-            check_hashes(gpu, name)
-        check_trees(gpu)
+        check_every_kernel(gpu)
 
 
 @pytest.mark.slow
 def test_webgpu(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
-    for name in ORACLES:
-        check_hashes(gpu, name)
-    check_trees(gpu)
+    check_every_kernel(gpu)
     rows = gpu.to_device(draw_bytes(1, 10, 64))
     with gpu.graph(rows) as graph:
         nodes = KECCAK256.compress(SHA256.hash(rows))

@@ -117,7 +117,6 @@ def flip_indices(indices: list[int]) -> Iterator[list[int]]:
     "indices",
     [
         pytest.param([1]),
-        pytest.param([1, 3], marks=pytest.mark.slow),
         pytest.param([3, 0, 3], marks=pytest.mark.slow),
     ],
 )

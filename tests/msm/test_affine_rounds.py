@@ -46,7 +46,10 @@ from tests.support.plans import describe_device
 NO_KEY, NEGATIVE = 0xFFFFFFFF, 0x80000000
 SMALL_CURVES = [SMALL[0], SMALL[1], SMALL[4]]
 """With a generator of x = 0, with points of order 2, and with an a that is not 0."""
-LARGER = [OVER_MERSENNE31, FILLS_LIMBS, FILLS_WORDS, gx.curves.BN254_G1, gx.curves.SECP256K1]
+LARGER = [
+    *(OVER_MERSENNE31, FILLS_LIMBS, FILLS_WORDS, gx.curves.SECP256K1),
+    pytest.param(gx.curves.BN254_G1, marks=pytest.mark.slow),
+]
 """With limbs of 28, 29 and 30 bits, and primes that fill words or limbs."""
 
 

@@ -45,7 +45,7 @@ def check_msm(
     assert curve.msm(points, list(scalars)).to_host() == curve.generator * total
 
 
-@pytest.mark.parametrize("name", ["PALLAS", "BLS12_377_G2"])
+@pytest.mark.parametrize("name", ["PALLAS", pytest.param("BLS12_377_G2", marks=pytest.mark.slow)])
 def test_named_curves_over_every_field(gpu: gx.PersistentVulkanBackend, name: str) -> None:
     """Vesta has the limbs of Pallas. Other tests sum points of both groups of BLS12-381, those of
     test_glv.py points of secp256k1 and BN254 G2. BN254 G1 and BLS12-377 G1 are over the fields of

@@ -85,7 +85,11 @@ def list_scalars(curve: Curve) -> list[int]:
     return [each % curve.order for each in (0, *near, curve.order // 2, *random_ones)]
 
 
-@pytest.mark.parametrize("curve", [G1, gx.curves.SECP256K1, gx.curves.BN254_G2], ids=repr)
+@pytest.mark.parametrize(
+    "curve",
+    [G1, gx.curves.SECP256K1, pytest.param(gx.curves.BN254_G2, marks=pytest.mark.slow)],
+    ids=repr,
+)
 def test_sums_of_extreme_halves(gpu: Gpu, curve: Curve) -> None:
     """Of random points, so that a wrong half is not hidden by another: errors would cancel each
     other only if these logarithms solved an equation."""

@@ -241,7 +241,11 @@ def test_many_points_with_short_scalars_go_to_buckets(gpu: gx.PersistentVulkanBa
     assert "without buckets" in str(curve.explain_msm(points[:2_000], [1] * 2_000))
 
 
-@pytest.mark.parametrize("few", [True, False], ids=["few points", "joins"])
+@pytest.mark.parametrize(
+    "few",
+    [True, pytest.param(False, marks=pytest.mark.slow)],
+    ids=["few points", "joins"],
+)
 def test_webgpu_computes_in_residues_on_a_gpu(
     webgpu_like_a_gpu: gx.WgpuExecutor, few: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

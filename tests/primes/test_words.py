@@ -121,9 +121,10 @@ def test_counts_of_several_blocks(prime: Prime) -> None:
 def test_products_next_to_a_multiple_of_the_modulus(prime: Prime) -> None:
     """There the quotient that is estimated in float64 does not tell the sign of what is left."""
     p, xs = prime.modulus, [x or 1 for x in random_ints(prime, 200, 7)]
+    inverses = [pow(x, -1, p) for x in xs]
     for wanted in (1, 2, p - 1, p - 2, p // 2, p // 2 + 1, p >> 17, p - (p >> 17)):
         for scale, fast in ((1, words.mul), (prime.r, words.mont_mul)):
-            ys = [wanted * scale * pow(x, -1, p) % p for x in xs]
+            ys = [wanted * scale * inverse % p for inverse in inverses]
             found = fast(prime, words.from_ints(prime, xs), words.from_ints(prime, ys))
             assert words.to_ints(prime, found) == [wanted % p] * len(xs)
 

@@ -149,6 +149,7 @@ def test_ratios_of_fixed_figures_agree_with_the_figures_beside_them() -> None:
     assert check_page(make_page(make_run())) == QUOTIENTS.keys() | kinds
 
 
+@pytest.mark.slow
 def test_ratios_of_a_real_run_agree_with_the_figures_beside_them() -> None:
     """Few rounds of little work, whose times vary: medians of ratios would differ."""
     with PersistentVulkanBackend() as gpu:

@@ -50,7 +50,6 @@ OTHERS = [
     # 224 and 480 bits fill whole limbs, so twice the modulus needs one bit more.
     Field(2**224 - 63, name="full 224 bits"),
     Field(2**480 - 47, name="full 480 bits"),
-    FULL768,
 ]
 ONE_OF_EACH = [BLS12_381_FR, GOLDILOCKS, BABYBEAR, MERSENNE31]
 """One field of each kernel family: wide, goldilocks, monty31, mersenne31."""
@@ -60,7 +59,11 @@ CONFORMING = [
 ]
 """The fields of the conformance suites: every family, few and many words, few and many roots."""
 
-on_every_field = pytest.mark.parametrize("field", [*NAMED, *OTHERS], ids=lambda field: field.name)
+on_every_field = pytest.mark.parametrize(
+    "field",
+    [*NAMED, *OTHERS, pytest.param(FULL768, marks=pytest.mark.slow)],
+    ids=lambda field: field.name,
+)
 on_one_of_each = pytest.mark.parametrize("field", ONE_OF_EACH, ids=lambda field: field.name)
 on_conforming_fields = pytest.mark.parametrize("field", CONFORMING, ids=lambda field: field.name)
 on_three_fields = pytest.mark.parametrize(

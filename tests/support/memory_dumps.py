@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -54,6 +56,35 @@ def list_windows(dump: list[npt.NDArray[np.uint8]]) -> set[bytes]:
         rows = block[: len(block) // WINDOW * WINDOW].reshape(-1, WINDOW)
         used = np.ascontiguousarray(rows[rows.view(np.uint64).any(axis=1)])
         found.update(used.view(f"V{WINDOW}").reshape(-1).tolist())
+    return found
+
+
+class WindowWatch:
+    """Finds the windows that differ from those of the last dump, in the same place.
+
+    It has hashes of those: a copy of secrets would be in the memory that the driver allocates next.
+    """
+
+    def __init__(self) -> None:
+        self._hashes: list[npt.NDArray[np.uint64]] = []
+
+    def list_new(self, dump: list[npt.NDArray[np.uint8]]) -> set[bytes]:
+        """The contents of the windows that differ and are not zero."""
+        known, self._hashes = self._hashes, [hash_windows(block) for block in dump]
+        found: set[bytes] = set()
+        for block, now, last in itertools.zip_longest(dump, self._hashes, known[: len(dump)]):
+            rows = block[: len(now) * WINDOW].reshape(-1, WINDOW)
+            is_same = last is not None and now.shape == last.shape
+            found |= list_windows([(rows[now != last] if is_same else rows).reshape(-1)])
+        return found
+
+
+def hash_windows(block: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
+    """A number of 64 bits for each window."""
+    factors = np.random.default_rng(1).integers(0, 1 << 64, WINDOW // 8, np.uint64) | np.uint64(1)
+    numbers = block[: len(block) // WINDOW * WINDOW].view(np.uint64).reshape(-1, WINDOW // 8)
+    mixed = numbers ^ numbers >> np.uint64(32)
+    found: npt.NDArray[np.uint64] = (mixed * factors).sum(axis=1, dtype=np.uint64)
     return found
 
 

@@ -372,7 +372,7 @@ with gx.PersistentVulkanBackend() as gpu:
 """
 
 
-@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize("lanes", [4, pytest.param(8, marks=pytest.mark.slow), 16])
 def test_kernels_with_subgroups_of(run_python: Any, lanes: int) -> None:
     """Lavapipe has subgroups as wide as its vectors, which a variable sets for a process."""
     ran = run_python(SUBGROUP_SCRIPT, LP_NATIVE_VECTOR_WIDTH=str(32 * lanes), GPU_DEVICE="llvmpipe")

@@ -111,7 +111,15 @@ def test_sort(swiftshader: gx.PersistentVulkanBackend) -> None:
     check_sort(swiftshader, "u4")
 
 
-@pytest.mark.parametrize("curve", [SMALL[3], FILLS_WORDS, SMALL_QUADRATIC], ids=str)
+@pytest.mark.parametrize(
+    "curve",
+    [
+        SMALL[3],
+        pytest.param(FILLS_WORDS, marks=pytest.mark.slow),
+        pytest.param(SMALL_QUADRATIC, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
 def test_msm(swiftshader: gx.PersistentVulkanBackend, curve: Curve) -> None:
     """Of one limb, of several, and over an extension field."""
     check_msm(swiftshader, curve, 8)

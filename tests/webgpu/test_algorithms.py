@@ -83,7 +83,11 @@ def test_an_extension_field(backend: gx.WgpuExecutor, field: fields.ExtensionFie
 
 
 @pytest.mark.parametrize(
-    ("bits", "operation"), [(32, "mont_mul"), (64, "sub"), (417, "add"), (768, "mont_mul")]
+    ("bits", "operation"),
+    [
+        *((32, "mont_mul"), (64, "sub"), (417, "add")),
+        pytest.param(768, "mont_mul", marks=pytest.mark.slow),
+    ],
 )
 def test_checked_kernels_of_every_width(
     backend: gx.WgpuExecutor, bits: int, operation: str

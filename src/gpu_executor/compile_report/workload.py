@@ -90,6 +90,9 @@ DIGITS_OF_PRIMES = frozenset(
 )
 """Specialization constants that are the digits of a prime, or of numbers that follow from it. They
 decide no loop and no type, so pipelines that differ in nothing else have the same registers."""
+SIZES = frozenset({SpecId.WORK_GROUP_SIZE, SpecId.PER_INVOCATION})
+"""They decide no code of folds, whose elements are a loop that stays one: the instructions of all
+pairs of such pipelines were equal on navi21 and on vega10. Folds take Mesa up to 6 s."""
 CHAIN_LENGTH = 256
 """Of the chains that measure products."""
 LOG_LENGTHS = (1, 7, 12, 13, 22)
@@ -119,11 +122,12 @@ class RecordedPipeline:
         """What decides the code. Of the digits of a prime these are, in kernels on points alone,
         those by which a compiler multiplies without a product: such kernels use all registers, so
         that few instructions decide. Pallas and Vesta have the same code."""
-        on_points = self.module.startswith("curve")
+        on_points, is_fold = self.module.startswith("curve"), self.module.endswith("_fold")
         constants = tuple(
             (spec_id, encoded)
             for spec_id, encoded in self.constants
             if spec_id not in DIGITS_OF_PRIMES or (on_points and _needs_no_product(encoded))
+            if not (is_fold and spec_id in SIZES)
         )
         return self.kernel.digest, constants, self.params_in_buffer
 
@@ -160,6 +164,8 @@ class RecordingDevice(WorkDevice):
         """The operations that were run."""
         self.requests: dict[Hashable, RecordedPipeline] = {}
         """The pipelines by their shape."""
+        self._added: set[Hashable] = set()
+        """What `add` got: operations submit a kernel in the same sizes again and again."""
         self.recorded: set[Hashable] = set()
         """What would submit nothing new: operations on elements of primes of equal length."""
 
@@ -177,6 +183,10 @@ class RecordingDevice(WorkDevice):
         chosen: bool = True,
     ) -> None:
         """Remember a pipeline, unless one of the same shape is known."""
+        key = kernel, work_group, per_invocation, params_in_buffer
+        if key in self._added:
+            return
+        self._added.add(key)
         constants = choose_constants(kernel, work_group, per_invocation)
         request = RecordedPipeline(
             kernel,
