@@ -213,6 +213,7 @@ def test_the_kernels_that_shuffle_are_these() -> None:
     of_pairs = {"curve2_accumulate"}
     in_blocks = {"block_dit_pass", "block_dif_pass"}
     in_subgroups = {"sort_scatter_keys", "sort_scatter_pairs"}
+    in_subgroups |= {"sort_pack_digits", "sort_unpack_digits"}
     found = list_modules("GroupNonUniformShuffle")
     assert found == in_groups | of_pairs | in_blocks | in_subgroups
     for other in ("ShuffleRelative", "Clustered", "Quad"):

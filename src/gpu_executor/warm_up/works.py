@@ -172,7 +172,7 @@ def _run_arithmetic(device: WorkDevice, field: Any) -> None:
                 other.in_form("canonical")
                 field.array_type(field, other.data, "canonical").in_form("montgomery")
         field.add(a, 3), field.sub(a, 3), field.sub(3, a), field.mul(a, 3), field.fma(a, 3, b)
-        field.equal(a, b), field.equal(a, 3)
+        field.equal(a, b), field.equal(a, 3), field.from_words(a.data, field.form)
         field.where(np.zeros(count, np.bool_), a, b), field.where(np.False_, a, 1)
         field.div(a, b), field.inverse(a, zero="error")
         field.sum(a), field.prod(a), field.vecdot(a, b)
