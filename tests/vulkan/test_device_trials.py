@@ -13,6 +13,8 @@ from gpu_executor.vulkan.device_trials import TrialFile
 from tests.conftest import OpenGpu
 from tests.support.device_arrays import get_device_memory
 
+HUGE = '{"bytes": 1' + 400 * "0" + "}"
+
 
 def test_memory_is_measured_once(
     fresh_gpu: OpenGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -30,7 +32,7 @@ def test_memory_is_measured_once(
 
 @pytest.mark.parametrize(
     "content",
-    ["", "{", "[1]", '{"bytes": "1"}', '{"bytes": -1}', '{"bytes": NaN}', '{"bytes": true}'],
+    ["", "{", "[1]", '{"bytes": "1"}', '{"bytes": -1}', '{"bytes": NaN}', '{"bytes": true}', HUGE],
 )
 def test_a_damaged_file_is_replaced(tmp_path: Path, content: str) -> None:
     trials = TrialFile(tmp_path, gx.devices()[0])

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -49,6 +48,8 @@ COPIED_BYTES, COPIES = 1 << 28, 4
 WORD = np.dtype(np.uint32)
 VERSION = 1
 """The version of the file, and of what is tried."""
+LARGEST = 1e18
+"""No answer is larger; an integer in a damaged file may exceed every float."""
 log = logging.getLogger("gpu_executor.vulkan")
 
 
@@ -92,7 +93,7 @@ class TrialFile:
         return {
             name: float(value)
             for name, value in content.items()
-            if type(value) in (int, float) and 0 <= value < math.inf
+            if type(value) in (int, float) and 0 <= value <= LARGEST
         }
 
 
