@@ -50,6 +50,10 @@ def test_integer_chains_are_exact(gpu: Gpu, mix: Mix) -> None:
                 z = (z + w) & mask
                 y = rotate(y ^ z, 25)
                 continue
+            if mix == "logic_add_rotate":
+                first = rotate((x + (y ^ (~z & w)) + w + word) & mask, 13)
+                x, y, z, w = (first + y) & mask, x, rotate(y, 10), z
+                continue
             x ^= ~y & z
             y ^= ~z & w
             x = rotate(x, 13) if mix == "logic_rotate" else x ^ (~z & word)

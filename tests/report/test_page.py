@@ -175,14 +175,16 @@ def test_programs_of_the_user_have_name_and_version(page: str) -> None:
     for words in (
         "others 1.2 on a GPU is a program of the user, timed by turns with this package.",
         "other.py: ended with exit code 1.",
-        "others 1.2, msm of 4 M, BN254_G1, scalars on the device: unsupported, too many points.",
+        "others 1.2, multi-scalar multiplications of 4 M (scalars on the device, BN254_G1, "
+        "BLS12_381_G1): unsupported, too many points.",
         "Programs of the user: multi-scalar multiplications",
     ):
         assert words in page, words
     rows = re.search(r'id="programs-msm".*?<tbody>(.*?)</tbody>', page, re.DOTALL)
     assert rows is not None
     cells = re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", rows[1])
-    assert cells[-7:] == [
+    first = cells.index("others 1.2", cells.index("1 M"))
+    assert cells[first : first + 7] == [
         "others 1.2",
         "BN254_G1, scalars on the device",
         "1 M",
@@ -191,6 +193,15 @@ def test_programs_of_the_user_have_name_and_version(page: str) -> None:
         "2x",
         "not checked",
     ]
+
+
+def test_the_chart_of_programs_has_the_largest_sizes_that_a_program_did(page: str) -> None:
+    figure = re.search(r'id="programs-msm"(.*?)<details(.*?)</details>', page, re.DOTALL)
+    assert figure is not None
+    chart, table = figure.groups()
+    assert "BN254_G1, scalars on the device, 1 M" in chart
+    assert "BLS12_381_G1" not in chart
+    assert "BLS12_381_G1" in table
 
 
 def test_shares_of_the_roofline_are_computed_from_the_same_run(page: str) -> None:

@@ -484,9 +484,14 @@ def _make_peers(device: DeviceInfo) -> PeersMeasurement:
         for elements, ms in ((1 << 16, 2.0), (1 << 20, 6.0))
         for package, slower in ((own, 1.0), (program, 2.0))
     ]
-    program_rows.append(
-        ProgramRow(program, *of, 1 << 22, "unsupported", checked=False, reason="too many points")
-    )
+    for curve in ("BN254_G1", "BLS12_381_G1"):
+        large = "msm", "scalars on the device", None, curve, 1 << 22
+        alone = ProgramRow(own, *large, "measured", checked=True, ms=20.0, per_second=2e8)
+        reason = "too many points"
+        program_rows += [
+            alone,
+            ProgramRow(program, *large, "unsupported", checked=False, reason=reason),
+        ]
     return PeersMeasurement(
         device,
         packages,

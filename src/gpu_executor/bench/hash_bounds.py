@@ -56,20 +56,27 @@ QUARTER_ROUND = 12
 BLAKE2S_BLOCK = 10 * 8 * QUARTER_ROUND + 8
 BLAKE3_BLOCK = 7 * 8 * QUARTER_ROUND + 8
 BLAKE3_CHUNK = 1024
-RIPEMD160_BLOCK = 160 * 6 + 5
-"""In each of two lines of 80 steps: a function of three words, a sum of four terms (2), a rotation,
-a sum, a rotation."""
+RIPEMD160_KNOWN = 160 * 5 + 5
+"""A block of padding alone. In each of two lines of 80 steps: a function of three words, a sum of
+three terms, as word and constant are one number, a rotation, a sum, a rotation."""
+RIPEMD160_BLOCK = RIPEMD160_KNOWN + 2 * 64
+"""The sum has a fourth term in all steps but the 16 of each line whose constant is 0."""
 
 
 def _count_blocks(length: int, block: int, padding: int) -> int:
     return (length + padding) // block + 1
 
 
-def count_sha256(length: int) -> int:
-    """Padding takes a byte and eight bytes for the length."""
+def _count_padded(length: int, block: int, known_block: int) -> int:
+    """The operations of blocks of 64 bytes. Padding takes a byte and eight bytes for the length; a
+    block of nothing else is known."""
     blocks = _count_blocks(length, 64, 8)
     known = blocks - length // 64 - (length % 64 > 0)
-    return (blocks - known) * SHA256_BLOCK + known * SHA256_KNOWN
+    return (blocks - known) * block + known * known_block
+
+
+def count_sha256(length: int) -> int:
+    return _count_padded(length, SHA256_BLOCK, SHA256_KNOWN)
 
 
 def count_sha512(length: int) -> int:
@@ -91,7 +98,7 @@ def count_blake3(length: int) -> int:
 
 
 def count_ripemd160(length: int) -> int:
-    return _count_blocks(length, 64, 8) * RIPEMD160_BLOCK
+    return _count_padded(length, RIPEMD160_BLOCK, RIPEMD160_KNOWN)
 
 
 # --- products of field elements ---

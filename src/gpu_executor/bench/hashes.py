@@ -97,7 +97,7 @@ BYTE_CASES = {
         ByteCase("KECCAK256", hash_bounds.count_keccak, LOGIC),
         ByteCase("BLAKE2S", hash_bounds.count_blake2s, ARITHMETIC),
         ByteCase("BLAKE3", hash_bounds.count_blake3, ARITHMETIC),
-        ByteCase("RIPEMD160", hash_bounds.count_ripemd160, ARITHMETIC),
+        ByteCase("RIPEMD160", hash_bounds.count_ripemd160, "logic_add_rotate"),
     )
 }
 

@@ -41,7 +41,9 @@ def demo(output: Path) -> None:
     for name, each in measured.items():
         run.benchmarks[name] = BenchmarkResult.of(each)
     for sentence in list_verdict(run):
-        print_text(sentence)
+        print_text(sentence.text)
+        for package in sentence.packages:
+            print_text(f"- {package}")
     console.print()
     write_report(make_page(run), output)
     console.print("`gpu-executor bench all` measures everything.")

@@ -24,7 +24,7 @@ from gpu_executor.kernels.families import (
 from gpu_executor.kernels.modules import SpecId, load_interface, load_spirv
 from gpu_executor.primes import Prime
 
-Mix = Literal["add_xor_rotate", "logic_rotate", "logic"]
+Mix = Literal["add_xor_rotate", "logic_rotate", "logic", "logic_add_rotate"]
 """What a step of `integer_chains_kernel` computes (glsl/integer_chains.comp)."""
 MIXES: tuple[Mix, ...] = get_args(Mix)
 
@@ -102,6 +102,10 @@ def _mix_words(mix: Mix, length: int, a: Words) -> Words:
                 w = _rotate(w ^ x, 13)
                 z = z + w
                 y = _rotate(y ^ z, 25)
+                continue
+            if mix == "logic_add_rotate":
+                total_of_four = x + (y ^ (~z & w)) + w + a
+                x, y, z, w = _rotate(total_of_four, 13) + y, x, _rotate(y, 10), z
                 continue
             x = x ^ (~y & z)
             y = y ^ (~z & w)

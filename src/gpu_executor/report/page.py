@@ -14,7 +14,7 @@ from gpu_executor.report.contents import Figure, HeadFigure, LegendEntry, Report
 from gpu_executor.report.format import format_bytes, round_digits
 from gpu_executor.report.sections import list_head_figures, list_sections
 from gpu_executor.report.timeline import list_spans, list_stage_entries, name_tracks
-from gpu_executor.report.verdict import list_verdict
+from gpu_executor.report.verdict import VerdictSentence, list_verdict
 
 WIDE, NARROW = 760, 328
 """Widths of a chart in CSS pixels, for desktops and paper and for phones."""
@@ -38,13 +38,19 @@ def make_page(run: BenchmarkRun) -> str:
             "links": "".join(
                 f'<li><a href="#{each.name}">{escape(each.title)}</a></li>' for each in sections
             ),
-            "verdict": "".join(f"<li>{escape(each)}</li>" for each in list_verdict(run)),
+            "verdict": "".join(map(_write_verdict_sentence, list_verdict(run))),
             "head": "".join(map(_write_head_figure, list_head_figures(run))),
             "sections": "".join(map(_write_section, sections)),
             "targets": _write_targets(run),
             "environment": _write_environment(environment, run),
         },
     )
+
+
+def _write_verdict_sentence(sentence: VerdictSentence) -> str:
+    packages = "".join(f"<li>{escape(each)}</li>" for each in sentence.packages)
+    below = f"<ul>{packages}</ul>" if packages else ""
+    return f"<li>{escape(sentence.text)}{below}</li>"
 
 
 def _fill(template: str, values: Mapping[str, str]) -> str:

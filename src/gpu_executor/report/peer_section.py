@@ -91,12 +91,23 @@ def _list_missing(given: Measurements) -> Iterator[str]:
     for each in given.rows("programs"):
         if each["reason"] is not None:
             yield _end_sentence(f"{each['package']}: {each['reason']}")
-    for each in given.rows("program_rows"):
-        if each["reason"] is not None:
-            what = f"{each['operation']} of {format_count(each['elements'])}, {_name(each)}"
-            yield _end_sentence(f"{each['package']}, {what}: {each['state']}, {each['reason']}")
+    yield from _list_missing_programs(given.rows("program_rows"))
     for operation, reason in given.result.tables["left_out"].items():
         yield _end_sentence(f"Not measured: {operation}, {reason}")
+
+
+def _list_missing_programs(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A sentence on all works that a program does not do for the same reason."""
+    names = "package", "operation", "what", "state", "reason"
+    missing = [row for row in rows if row["reason"] is not None]
+    for key in dict.fromkeys(tuple(row[name] for name in names) for row in missing):
+        package, operation, what, state, reason = key
+        same = [row for row in missing if tuple(row[name] for name in names) == key]
+        sizes = ", ".join(dict.fromkeys(format_count(row["elements"]) for row in same))
+        of = dict.fromkeys(row["field"] or row["curve"] for row in same)
+        listed = ", ".join([what, *(each for each in of if each is not None)])
+        work = f"{PROGRAM_OPERATIONS[operation]} of {sizes} ({listed})"
+        yield _end_sentence(f"{package}, {work}: {state}, {reason}")
 
 
 def _end_sentence(text: str) -> str:
@@ -144,15 +155,17 @@ def _name(row: Mapping[str, Any]) -> str:
 
 
 def _compare_programs(operation: str, rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """The times of this package and of programs, each at its largest size; the table has all
-    sizes."""
+    """The times of this package and of programs, each at its largest size; the table has all sizes,
+    and what this package alone did."""
     others = [name for name in dict.fromkeys(row["package"] for row in rows) if name != OWN]
     styles = {OWN: OWN_STYLE}
     styles |= {name: OTHER_STYLES[at % len(OTHER_STYLES)] for at, name in enumerate(others)}
     groups = []
-    for name in dict.fromkeys(map(_name, rows)):
+    # A time without another beside it compares nothing, and may be far longer.
+    compared = [row for row in rows if row["package"] != OWN] or rows
+    for name in dict.fromkeys(map(_name, compared)):
         own = [row for row in rows if _name(row) == name]
-        largest = max(row["elements"] for row in own)
+        largest = max(row["elements"] for row in compared if _name(row) == name)
         bars = [
             ChartBar(row["package"], row["ms"], styles[row["package"]])
             for row in own
@@ -164,8 +177,8 @@ def _compare_programs(operation: str, rows: Sequence[Mapping[str, Any]]) -> Figu
     return Figure(
         "programs-" + operation.replace("_", "-"),
         f"Programs of the user: {title}",
-        "Each at its largest size; the table has all sizes. A result that is not checked was not "
-        "written by the program.",
+        "What a program did, at its largest size; the table has all sizes. A result that is not "
+        "checked was not written by the program.",
         partial(draw_bars, groups, format_time),
         ValueTable(
             ["program", "of", "size", "time", "rate", "over this package's time", "result"],

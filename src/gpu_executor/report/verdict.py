@@ -14,10 +14,12 @@ from gpu_executor.report.contents import find_benchmark
 from gpu_executor.report.format import format_count, format_range, format_ratio, format_time
 from gpu_executor.report.hashes_section import describe_row
 from gpu_executor.report.kzg_section import find_time_per_blob
-from gpu_executor.report.peer_section import OPERATIONS
+from gpu_executor.report.peer_section import OPERATIONS, PROGRAM_OPERATIONS
 
 EVEN = 1.05
 """Times that differ by less than this factor are about the same."""
+MOST_SIZES = 4
+"""Sizes of a work that are named, where not all of them are on one side; more are counted."""
 KINDS = {
     "cpu": "Software driver",
     "integrated": "Integrated GPU",
@@ -38,32 +40,41 @@ class Comparison:
     """The time of the package over that of this package: above 1 this package is faster."""
 
 
-def list_verdict(run: BenchmarkRun) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class VerdictSentence:
+    """A sentence of the verdict, and what it lists below it."""
+
+    text: str
+    packages: Sequence[str] = ()
+    """A package and its works in each."""
+
+
+def list_verdict(run: BenchmarkRun) -> list[VerdictSentence]:
     """The sentences of the verdict."""
     device = run.device
     kind = KINDS.get(str(device.get("kind")), "Device")
-    sentences = [f"{kind}: {device.get('name', 'a device')}."]
+    text = f"{kind}: {device.get('name', 'a device')}."
     if device.get("kind") == "cpu":
-        sentences[0] += (
-            " The CPU of this machine runs the kernels, beside programs that are made for it."
-        )
+        text += " The CPU of this machine runs the kernels, beside programs that are made for it."
+    sentences = [VerdictSentence(text)]
     compared = list(list_comparisons(run))
     for begin, choose in (
         ("Faster here than this package", lambda each: each.speed < 1 / EVEN),
         ("About as fast as this package", lambda each: 1 / EVEN <= each.speed <= EVEN),
         ("Slower here than this package", lambda each: each.speed > EVEN),
     ):
-        if words := _describe_side(compared, choose):
-            sentences.append(f"{begin}: {words}.")
+        if packages := list(_list_side(compared, choose)):
+            sentences.append(VerdictSentence(f"{begin}:", packages))
     if not compared:
-        sentences.append("No other package was measured in this run.")
-    sentences += _describe_calls(run)
+        sentences.append(VerdictSentence("No other package was measured in this run."))
+    sentences += map(VerdictSentence, _describe_calls(run))
     return sentences
 
 
 def list_comparisons(run: BenchmarkRun) -> Iterator[Comparison]:
     """All work that this run has by this package and by another one."""
     yield from _list_peers(run)
+    yield from _list_programs(run)
     yield from _list_kzg(run)
     if (given := find_benchmark(run, "ntt")) is not None:
         for row in given.rows("duels"):
@@ -101,6 +112,21 @@ def _list_peers(run: BenchmarkRun) -> Iterator[Comparison]:
             yield Comparison(row["package"], _lower_first(title), size, speed)
 
 
+def _list_programs(run: BenchmarkRun) -> Iterator[Comparison]:
+    """The works of programs of the user."""
+    given = find_benchmark(run, "peers")
+    rows = [row for row in given.rows("program_rows") if row["ms"] is not None] if given else []
+    names = "operation", "field", "curve", "what", "elements"
+    own = {tuple(row[name] for name in names): row["ms"] for row in rows if row["package"] == OWN}
+    for row in rows:
+        if row["package"] != OWN:
+            structure = row["field"] or row["curve"]
+            within = "" if structure is None else f" in {structure}"
+            size = f"{format_count(row['elements'])}{within} ({row['what']})"
+            speed = row["ms"] / own[tuple(row[name] for name in names)]
+            yield Comparison(row["package"], PROGRAM_OPERATIONS[row["operation"]], size, speed)
+
+
 def _list_kzg(run: BenchmarkRun) -> Iterator[Comparison]:
     given = find_benchmark(run, "kzg")
     for row in given.rows("rows") if given else ():
@@ -121,9 +147,10 @@ def _lower_first(title: str) -> str:
     return title if first[1:] != first[1:].lower() else title[0].lower() + title[1:]
 
 
-def _describe_side(compared: Sequence[Comparison], choose: Callable[[Comparison], bool]) -> str:
-    """The works of one side by package: "NumPy for sums (2x to 3x), products (4x); ckzg ..."."""
-    packages = []
+def _list_side(
+    compared: Sequence[Comparison], choose: Callable[[Comparison], bool]
+) -> Iterator[str]:
+    """The works of one side for each package: "NumPy for sums (2x to 3x), products (4x)"."""
     for package in dict.fromkeys(each.package for each in compared):
         own = [each for each in compared if each.package == package]
         works = [
@@ -131,18 +158,20 @@ def _describe_side(compared: Sequence[Comparison], choose: Callable[[Comparison]
             for work in dict.fromkeys(each.work for each in own)
         ]
         if shown := [words for words in works if words]:
-            packages.append(f"{package} for {', '.join(shown)}")
-    return "; ".join(packages)
+            yield f"{package} for {', '.join(shown)}"
 
 
 def _describe_work(measured: Sequence[Comparison], choose: Callable[[Comparison], bool]) -> str:
-    """One work of one package with its ratios; its sizes if not all of them are on this side."""
+    """One work of one package with its ratios; its sizes, or how many there are, if not all of them
+    are on this side."""
     chosen = [each for each in measured if choose(each)]
     if not chosen:
         return ""
     work = chosen[0].work
     sizes = [each.size for each in chosen if each.size]
-    if sizes and (len(chosen) == 1 or len(chosen) < len(measured)):
+    if MOST_SIZES < len(sizes) < len(measured):
+        work = f"{len(sizes)} of {len(measured)} {work}"
+    elif sizes and (len(chosen) == 1 or len(chosen) < len(measured)):
         work += f" of {' and '.join([*([', '.join(sizes[:-1])] if sizes[1:] else []), sizes[-1]])}"
     ratios = [max(each.speed, 1 / each.speed) for each in chosen]
     return f"{work} ({format_range(min(ratios), max(ratios))})"

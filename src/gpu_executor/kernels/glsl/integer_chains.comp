@@ -5,6 +5,8 @@
 //             three words, an exclusive or, a rotation, a sum, an exclusive or, a rotation
 //     MIX 1   6 operations of Keccak: four combinations of three words, two rotations
 //     MIX 2   6 combinations of three words
+//     MIX 3   a step of RIPEMD-160, with other rotations: 6 operations, which are a combination of three
+//             words, a sum of four (two operations), a rotation, a sum, a rotation
 // A combination of three words is one instruction on NVIDIA GPUs, and so is a sum of three words.
 #version 460
 #extension GL_EXT_control_flow_attributes : require
@@ -30,6 +32,11 @@ void mix_words(inout uvec4 x, uint word) {
         x.w = rotate(x.w ^ x.x, 13);
         x.z += x.w;
         x.y = rotate(x.y ^ x.z, 25);
+        return;
+    }
+    if (MIX == 3) {
+        uint sum = rotate(x.x + choose(x.y, x.z, x.w) + x.w + word, 13) + x.y;
+        x = uvec4(sum, x.x, rotate(x.y, 10), x.z);
         return;
     }
     x.x = choose(x.x, x.y, x.z);
