@@ -393,4 +393,4 @@ def test_demo_shows_devices_checks_and_a_comparison_and_writes_a_page(
     assert "one-shot" in shown.output
     assert "26.9x" in shown.output
     words = " ".join(shown.output.split())
-    assert "than this package: NumPy for" in words
+    assert "than this package: - NumPy for" in words
