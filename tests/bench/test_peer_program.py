@@ -27,6 +27,7 @@ from gpu_executor.errors import OutOfMemoryError
 from gpu_executor.report.page import make_page
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 from tests.support.examples import FOLDER
+from tests.support.processes import is_alive
 
 SOURCE = """
 import json, os, subprocess, sys, time
@@ -360,16 +361,7 @@ def test_a_program_that_hangs_is_killed_with_its_children(
     # It is not asked again: the second size has no row of it.
     assert [row.package for row in measured.program_rows] == [OWN, "stand-in 7f", OWN]
     for pid in pids.read_text().split():
-        assert not is_running(int(pid))
-
-
-def is_running(pid: int) -> bool:
-    """Whether a process runs; one that ended and was not waited for does not."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return text.rpartition(")")[2].split()[0] not in ("Z", "X")
+        assert not is_alive(int(pid))
 
 
 def test_a_program_that_fails_later_keeps_no_figures(tmp_path: Path) -> None:
@@ -428,14 +420,14 @@ def test_a_program_ends_with_the_measurement(tmp_path: Path) -> None:
     body = f"open({str(pid)!r}, 'w').write(str(os.getpid()))\n    {DESCRIBE}"
     command = write_program(tmp_path, describe=body)
     measure(command)
-    assert not is_running(int(pid.read_text()))
+    assert not is_alive(int(pid.read_text()))
 
     def interrupt(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         suite.measure_programs(interrupt, [command], quick=True)
-    assert not is_running(int(pid.read_text()))
+    assert not is_alive(int(pid.read_text()))
 
 
 def test_a_program_that_ignores_the_end_of_its_input_is_killed(
@@ -449,8 +441,8 @@ def test_a_program_that_ignores_the_end_of_its_input_is_killed(
     )
     with UserProgram([sys.executable, str(path)], 60) as program:
         pid = program._process.pid
-        assert is_running(pid)
-    assert not is_running(pid)
+        assert is_alive(pid)
+    assert not is_alive(pid)
 
 
 def test_files_that_cannot_be_started(tmp_path: Path) -> None:

@@ -18,11 +18,11 @@ from gpu_executor.cluster.nodes import DevicePlacement, find_placements
 from gpu_executor.errors import ClosedError, MissingExtraError, NoDeviceError
 from tests.conftest import RunPython
 from tests.support.jobs import check_sums, field_jobs, word_jobs
+from tests.support.processes import is_alive
 from tests.support.ray_cluster import (
     FQ_ADD,
     LARGE,
     TIMEOUT_SECONDS,
-    is_alive,
     list_alive_actors,
     make_gated_kernel,
     make_pair,

@@ -1,5 +1,5 @@
 """Helpers for tests of RayExecutor: nodes that join and leave, kernels that a test can block, and
-the state of other processes. The cluster itself is a fixture of tests/cluster."""
+waits for actors. The cluster itself is a fixture of tests/cluster."""
 
 from __future__ import annotations
 
@@ -93,13 +93,6 @@ def wait_until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < end, f"it did not happen within {TIMEOUT_SECONDS} s"
         time.sleep(0.01)
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
 
 
 def wait_for_pids(executor: RayExecutor) -> list[int]:
