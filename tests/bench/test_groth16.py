@@ -74,7 +74,6 @@ def remember_keys() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(CircuitFiles, "make_key", make_once)
-        patched.setattr(bench, "SMALLEST", LOG)  # of the circuit that creates pipelines
         yield
 
 

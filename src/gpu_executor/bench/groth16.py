@@ -182,8 +182,6 @@ def measure_proofs(
     rates: ProductRates | None = None,
 ) -> Iterator[CircuitTimes]:
     """Measure one circuit after the other. With `rates`, the products of stages are counted."""
-    with tempfile.TemporaryDirectory() as folder:  # creates the pipelines of a setup
-        CircuitFiles(curve, "uniform", SMALLEST, Path(folder)).make_key(gpu)
     for log_constraints in sizes:
         for circuit in circuits:
             with tempfile.TemporaryDirectory() as folder:
@@ -198,6 +196,7 @@ def _measure_circuit(
     rates: ProductRates | None,
 ) -> CircuitTimes:
     on_cpu = gpu.device.kind == "cpu"
+    files.make_key(gpu)  # creates pipelines
     setup_s, save_s = files.make_key(gpu)
     made: list[Proved] = []
     with _load(gpu, files) as key:  # creates pipelines, and reads the file into memory
@@ -295,12 +294,16 @@ def measure_command(gpu: PersistentVulkanBackend, curve: ProofCurve, log: int) -
 
 
 def list_empty_caches(folder: Path) -> dict[str, str]:
-    """The variables that move all caches to a folder: of this package, drivers and Python."""
+    """The variables that move all caches to a folder: of this package, drivers and Python.
+
+    Pipelines are made as by default, which other parts of a benchmark do not.
+    """
     for name in ("gpu", "nvidia", "mesa", "bytecode"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     return {
         "GPU_CACHE": "1",
         "GPU_CACHE_DIR": str(folder / "gpu"),
+        "GPU_QUICK_PIPELINES": "1",
         "__GL_SHADER_DISK_CACHE_PATH": str(folder / "nvidia"),
         "MESA_SHADER_CACHE_DIR": str(folder / "mesa"),
         "PYTHONPYCACHEPREFIX": str(folder / "bytecode"),

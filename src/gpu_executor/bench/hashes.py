@@ -26,6 +26,7 @@ from gpu_executor.bench.timing import (
     record_graph,
     time_function,
     time_resident,
+    warm_up_device,
 )
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.fields import (
@@ -383,6 +384,7 @@ class HashBench:
         def build() -> None:
             _fetch(MerkleTree(resident, hash=made).root)
 
+        warm_up_device(self._gpu, build, self._budget)
         seconds = self._time(build)
         bound = (count - 1) * operations / self._rates[case.rate]
         return TreeRow(

@@ -298,7 +298,7 @@ def check_targets(rows: Sequence[KzgRow], device: DeviceInfo) -> list[Target]:
     if not is_h200(device):
         return []
     return [
-        Target(f"{row.function}, {row.blobs} blobs", row.ms, aim, "ms", at_most=True)
+        Target(f"{row.function}, batch of {row.blobs}", row.ms, aim, "ms", at_most=True)
         for row in rows
         if (aim := AIMS.get((row.function, row.blobs))) is not None
     ]

@@ -336,7 +336,8 @@ def show_stages(name: str, title: str, given: Measurements, _run: BenchmarkRun) 
         "Stages of a call",
         "Shares of the stages. A one-shot call spends its time on setup and pipelines, which a "
         "persistent call does not repeat. compute: from the submission until the device has "
-        "finished, its own copies included.",
+        "finished, its own copies included. Several threads copy large arrays at once and in "
+        "pieces. Their times are added, so a total can be more than the time of a call.",
         stacks,
     )
     return ReportSection(name, title, "", [figure])

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from gpu_executor.bench.results import BenchmarkRun
+from gpu_executor.kernels.chains import MIXES
 from gpu_executor.report.charts import BarGroup, ChartAxis, ChartBar, ChartLine, Dash, draw_bars
 from gpu_executor.report.contents import (
     OWN_SCALES,
@@ -54,6 +55,11 @@ def make_label(row: Mapping[str, Any]) -> str:
     return f"{name}, {describe_row(row)}" if row["unit"] == "bytes" else name
 
 
+def describe_operation(operation: str) -> str:
+    """The operations of a mix, or the products of a field."""
+    return operation.replace("_", ", ") if operation in MIXES else f"products in {operation}"
+
+
 def _describe(given: Measurements) -> Iterator[str]:
     yield (
         "The bound is the smaller of two rates: that of the operations of a hash, counted, at the "
@@ -61,7 +67,7 @@ def _describe(given: Measurements) -> Iterator[str]:
         "result was compared with the host's."
     )
     rates = ", ".join(
-        f"{each['operation'].replace('_', ', ')} {format_rate(each['per_second'])}"
+        f"{describe_operation(each['operation'])} {format_rate(each['per_second'])}"
         for each in given.rows("rates")
     )
     yield f"Rates in chains: {rates}."
