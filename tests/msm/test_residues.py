@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -154,6 +155,50 @@ def test_points_outside_of_the_group_have_buckets(gpu: gx.PersistentVulkanBacken
     points = gpu.to_device(outside.reshape(1))
     assert "residues" not in str(curve.explain_msm(points, [5]))
     assert curve.msm(points, [5]).to_host() == (outside.reshape(1) * 5)[0]
+
+
+def test_few_points_of_a_table_are_added_without_it(
+    gpu: gx.PersistentVulkanBackend,
+    curve: Curve,
+    rng: random.Random,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """In one sum, in batches, in a graph and from a file, also if the points are overwritten."""
+    r = curve.order
+    logs = [0, 1, r - 1, rng.randrange(r), rng.randrange(r)]
+    points = gpu.to_device(curve.generator * logs)
+    table = curve.precompute(points, window=4)
+    table.save(tmp_path / "table")
+    loaded = curve.load_table(tmp_path / "table", points)
+    points.data.fill(0)
+    rows = [[rng.randrange(r) for _ in logs], [r - 1, 0, 1, 0, 0], [0] * 5]
+    sums = [sum(a * b for a, b in zip(logs, row, strict=True)) % r for row in rows]
+    expected = curve.generator * sums
+    for each in (table, loaded):
+        assert "without buckets" in str(curve.explain_msm(each, rows))
+        assert (curve.msm(each, rows).to_host() == expected).all()
+        assert curve.msm(each, rows[0]).to_host() == expected[0]
+
+    @gx.graph
+    def add(given: gx.FieldArray) -> gx.curves.PointArray:
+        return curve.msm(table, given)
+
+    assert add(gpu.to_device(curve.scalar_field(rows[0]))).to_host() == expected[0]
+    assert add(gpu.to_device(curve.scalar_field(rows[1]))).to_host() == expected[1]
+    monkeypatch.setattr(plan, "RESIDUE_ENTRIES", 0)
+    assert "without buckets" not in str(curve.explain_msm(table, batch=1))
+    assert (curve.msm(table, rows).to_host() == expected).all()
+
+
+def test_tables_of_points_outside_of_the_group_have_buckets(
+    gpu: gx.PersistentVulkanBackend,
+) -> None:
+    curve = get_named("BLS12_381_G1")
+    outside = curve.from_bytes(bytes([0x80]) + bytes(46) + bytes([4]), check=False).reshape(1)
+    table = curve.precompute(gpu.to_device(outside), window=4)
+    assert "without buckets" not in str(curve.explain_msm(table, [5]))
+    assert curve.msm(table, [5]).to_host() == (outside * 5)[0]
 
 
 @pytest.mark.parametrize("count", [1, 3, 40])

@@ -684,7 +684,7 @@ class Curve(CurveGroup, ByIdentity):
         """
         refuse_byte_order(byteorder)
         if isinstance(points, PointTable):
-            words = run_table_msm(self, points, scalars, device)
+            words = run_table_msm(self, points, scalars, device, self._get_glv(points))
             return PointArray(self, words, known_in_subgroup=points.known_in_subgroup)
         own = self.check_points(points)
         return own.wrap_like(run_msm(self, own, scalars, device, self._get_glv(own)))
@@ -711,12 +711,12 @@ class Curve(CurveGroup, ByIdentity):
         """
         refuse_byte_order(byteorder)
         if isinstance(points, PointTable):
-            return explain_table_msm(self, points, scalars, batch, device)
+            return explain_table_msm(self, points, scalars, batch, device, self._get_glv(points))
         own = points if is_integer(points) else self.check_points(points)
         glv = self._get_glv(own) if isinstance(own, PointArray) else self.glv
         return explain_msm(self, own, scalars, batch, device, glv)
 
-    def _get_glv(self, points: PointArray) -> Glv | None:
+    def _get_glv(self, points: PointArray | PointTable) -> Glv | None:
         """How scalars of these points are split into halves; None if they are not. An endomorphism
         has the eigenvalue on points of the group of prime order alone."""
         return self.glv if points.known_in_subgroup else None

@@ -20,6 +20,7 @@ from gpu_executor.fields import FieldArray
 from gpu_executor.fields.layout_array import LayoutArray
 from gpu_executor.msm.host import HostMsmPlan, run_on_host
 from gpu_executor.msm.parts import MsmParts, plan_parts, plan_whole
+from gpu_executor.msm.plan import MsmPlan, plan_residues
 from gpu_executor.msm.run import list_dispatches, run_on_device, run_tables
 from gpu_executor.msm.scalars import (
     CurveGroup,
@@ -63,11 +64,28 @@ def run_table_msm(
     table: PointTable,
     scalars: Any,
     device: Backend | None,
+    glv: Glv | None,
 ) -> DeviceArray:
-    """`Curve.msm` of the points of a table: words on its device."""
+    """`Curve.msm` of the points of a table: words on its device. `glv` is given only for points in
+    the group of prime order."""
     _find_target(curve, table, device)
     factors, batch = _load_table_scalars(curve, table, scalars)
+    if table.few is not None and _plan_few(table, factors, batch, glv):
+        return run_on_device(table.device, curve.key, table.few, factors, batch, glv)
     return run_tables(curve.key, table.plan, table.data, factors, batch)
+
+
+def _plan_few(
+    table: PointTable, factors: ElementData | None, batch: Shape, glv: Glv | None
+) -> MsmPlan | None:
+    """The plan of a table's points in residues; None where its tables are used. Without scalars
+    they are as long as the order."""
+    if table.few is None:
+        return None
+    key = table.key
+    bits = key.order.bit_length() if factors is None else count_bits(key, factors, glv)
+    sizes, info = (table.count, math.prod(batch), bits), table.device.info
+    return plan_residues(key, *sizes, glv, info, shares_points=True, has_table=True)
 
 
 @operation
@@ -155,15 +173,21 @@ def explain_table_msm(
     scalars: Any,
     batch: int,
     device: Backend | None,
+    glv: Glv | None,
 ) -> MsmParts:
     """`Curve.explain_msm` of the points of a table."""
-    msms = _parse_batch(curve, scalars, batch)
+    factors, msms = None, _parse_batch(curve, scalars, batch)
     _find_target(curve, table, device)
     if scalars is not None:
-        msms = _load_table_scalars(curve, table, scalars)[1]
-    whole = dataclasses.replace(table.plan, batch=_check_sizes(table.count, msms))
-    parts = plan_parts(table.key, whole, table.device, table.device.free_memory, has_table=True)
-    return _explain_pipelines(table.device, table.key, parts, has_table=True)
+        factors, msms = _load_table_scalars(curve, table, scalars)
+    count = _check_sizes(table.count, msms)
+    whole = _plan_few(table, factors, msms, glv)
+    has_table = whole is None
+    if whole is None:
+        whole = dataclasses.replace(table.plan, batch=count)
+    place = table.device
+    parts = plan_parts(table.key, whole, place, place.free_memory, has_table=has_table)
+    return _explain_pipelines(place, table.key, parts, has_table=has_table)
 
 
 def _explain_pipelines(

@@ -27,7 +27,13 @@ from gpu_executor.common.progress import show_progress
 from gpu_executor.common.value_keys import ByIdentity
 from gpu_executor.errors import ArgumentTypeError, GpuError
 from gpu_executor.kernels.curves import encode_constants
-from gpu_executor.msm.plan import TABLE_COSTS, MsmPlan, get_max_window_bits, plan_tables
+from gpu_executor.msm.plan import (
+    TABLE_COSTS,
+    MsmPlan,
+    fits_residues,
+    get_max_window_bits,
+    plan_tables,
+)
 from gpu_executor.msm.scalars import CurveGroup
 from gpu_executor.msm.stages import shift_points
 from gpu_executor.ops.elementwise import ElementData
@@ -61,6 +67,8 @@ class PointTable(ByIdentity):
     """SHA-256 of the curve, of the limb form of its coordinates, and of the points."""
     known_in_subgroup: bool
     """Whether the points are known to be in the group of prime order."""
+    few: DeviceArray | None = None
+    """A copy of the affine points, where sums of so few are faster without their tables."""
 
     @property
     def key(self) -> CurveKey:
@@ -81,7 +89,7 @@ class PointTable(ByIdentity):
     @property
     def nbytes(self) -> int:
         """Bytes of device memory."""
-        return self.data.nbytes
+        return self.data.nbytes + (0 if self.few is None else self.few.nbytes)
 
     def __repr__(self) -> str:
         plan = self.plan
@@ -126,8 +134,7 @@ def make_table(
     key, data = curve.key, _check_points(curve, points)
     device: ArrayDevice = data.storage.device
     plan = plan_tables(key, len(data), device.info, window, memory)
-    table, digest = _make_tables(device, key, plan, data), _compute_digest(key, data)
-    return PointTable(curve, plan, table, digest, known_in_subgroup)
+    return _wrap(curve, plan, _make_tables(device, key, plan, data), data, known_in_subgroup)
 
 
 def make_table_of(
@@ -142,8 +149,7 @@ def make_table_of(
     table behind the other."""
     data, words = (_check_points(curve, each) for each in (points, multiples))
     table = to_limb_form(words.storage.device, curve.key, words)
-    digest = _compute_digest(curve.key, data)
-    return PointTable(curve, plan, table, digest, known_in_subgroup)
+    return _wrap(curve, plan, table, data, known_in_subgroup)
 
 
 def load_table(
@@ -172,7 +178,23 @@ def load_table(
             "bytes of words; precompute the table again"
         )
     table = np.frombuffer(words, dtype).reshape(shape)
-    return PointTable(curve, plan, device.put(table), digest, known_in_subgroup)
+    return _wrap(curve, plan, device.put(table), data, known_in_subgroup, digest)
+
+
+def _wrap(
+    curve: CurveGroup,
+    plan: MsmPlan,
+    table: DeviceArray,
+    points: DeviceArray,
+    known_in_subgroup: bool,
+    digest: str | None = None,
+) -> PointTable:
+    """The table of affine points, whose digest may be known."""
+    digest = digest or _compute_digest(curve.key, points)
+    device: ArrayDevice = points.storage.device
+    is_few = known_in_subgroup and fits_residues(curve.key, len(points), device.info)
+    few = points.copy() if is_few else None  # whoever has the points may write to them
+    return PointTable(curve, plan, table, digest, known_in_subgroup, few)
 
 
 def _parse_header(path: str | Path, text: bytes) -> dict[str, Any]:
