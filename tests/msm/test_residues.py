@@ -191,6 +191,19 @@ def test_few_points_of_a_table_are_added_without_it(
     assert (curve.msm(table, rows).to_host() == expected).all()
 
 
+def test_a_table_and_its_points_take_the_memory_that_they_may(
+    gpu: gx.PersistentVulkanBackend,
+) -> None:
+    curve = get_named("BN254_G1")
+    points = gpu.to_device(curve.generator * [1, 2, 3])
+    whole = curve.precompute(points, window=4).nbytes
+    for memory, words in ((whole, "without buckets"), (whole - 1, "tables of multiples")):
+        table = curve.precompute(points, window=4, memory=memory)
+        assert table.nbytes <= memory
+        assert words in str(curve.explain_msm(table))
+        assert curve.msm(table, [4, 5, 6]).to_host() == curve.generator * 32
+
+
 def test_tables_of_points_outside_of_the_group_have_buckets(
     gpu: gx.PersistentVulkanBackend,
 ) -> None:

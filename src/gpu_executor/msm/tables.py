@@ -134,7 +134,8 @@ def make_table(
     key, data = curve.key, _check_points(curve, points)
     device: ArrayDevice = data.storage.device
     plan = plan_tables(key, len(data), device.info, window, memory)
-    return _wrap(curve, plan, _make_tables(device, key, plan, data), data, known_in_subgroup)
+    table = _make_tables(device, key, plan, data)
+    return _wrap(curve, plan, table, data, known_in_subgroup, memory=memory)
 
 
 def make_table_of(
@@ -178,7 +179,7 @@ def load_table(
             "bytes of words; precompute the table again"
         )
     table = np.frombuffer(words, dtype).reshape(shape)
-    return _wrap(curve, plan, device.put(table), data, known_in_subgroup, digest)
+    return _wrap(curve, plan, device.put(table), data, known_in_subgroup, digest=digest)
 
 
 def _wrap(
@@ -187,13 +188,17 @@ def _wrap(
     table: DeviceArray,
     points: DeviceArray,
     known_in_subgroup: bool,
+    *,
     digest: str | None = None,
+    memory: int | None = None,
 ) -> PointTable:
-    """The table of affine points, whose digest may be known."""
+    """The table of affine points, whose digest may be known. The table and a copy of few points
+    take `memory` at most."""
     digest = digest or _compute_digest(curve.key, points)
     device: ArrayDevice = points.storage.device
     is_few = known_in_subgroup and fits_residues(curve.key, len(points), device.info)
-    few = points.copy() if is_few else None  # whoever has the points may write to them
+    has_room = memory is None or table.nbytes + points.nbytes <= memory
+    few = points.copy() if is_few and has_room else None  # the points may be overwritten
     return PointTable(curve, plan, table, digest, known_in_subgroup, few)
 
 
