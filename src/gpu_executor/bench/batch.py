@@ -26,7 +26,6 @@ from gpu_executor.plan import CallPlan, ElementRange, QueueUse, RunOptions
 from gpu_executor.primes import BLS12_381_FQ
 from gpu_executor.settings import Settings
 from gpu_executor.telemetry.spans import Span
-from gpu_executor.vulkan.mapped_arrays import offset_to_chunk
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 from gpu_executor.vulkan.session import Session
 from gpu_executor.vulkan.slot import Slot
@@ -275,26 +274,23 @@ def _measure_queues(session: Session, queues: QueueUse) -> HotPath:
     slot = Slot(session.resources, SlotLayout.of(plan, call.signature))
     with contextlib.closing(slot):
         chunks = [ElementRange(n * SMALL_CHUNK, SMALL_CHUNK) for n in range(SMALL_CHUNKS)]
-        # Recorded before the timing, so that starting a chunk finds its commands.
-        recordings = [
-            slot.find_recording(
-                chunk.count, grid, offset_to_chunk(call.buffer_ranges, call.signature, chunk)
-            )
-            for chunk in chunks
-        ]
-        starts, finishes = [], []
+        for chunk in chunks:  # records the commands, which starting a chunk finds then
+            slot.start(call, chunk, grid)
+            slot.finish(call)
+        starts, finishes, submissions = list[int](), list[int](), 0
         for _ in range(HOT_PATH_ROUNDS):
-            for chunk, recording in zip(chunks, recordings, strict=True):
+            for chunk in chunks:
                 begun = perf_counter_ns()
                 slot.start(call, chunk, grid)
                 starts.append(perf_counter_ns() - begun)
-                timeline, submission = recording.submissions[-1]
-                timeline.wait(submission)
+                submissions = slot._submitted
+                while not slot.is_done():
+                    pass
                 begun = perf_counter_ns()
                 slot.finish(call)
                 finishes.append(perf_counter_ns() - begun)
     start, finish = Sampled.median(starts) / 1e3, Sampled.median(finishes) / 1e3
-    return HotPath(queues, len(recordings[0].submissions), start, finish, start + finish)
+    return HotPath(queues, submissions, start, finish, start + finish)
 
 
 def _plan_small_chunks(session: Session) -> tuple[Call, CallPlan]:
