@@ -99,7 +99,7 @@ class ProgramRow:
     per_second: float | None = None
     """Elements or points; of chains the products or squares."""
     slower: float | None = None
-    """The time over that of gpu-executor: the median of the ratios within each round."""
+    """The median time over that of gpu-executor; its samples are the ratios within each round."""
     answer_ms: float | None = None
     """By the clock of this package: from a request to its answer, for each call."""
     reason: str | None = None
