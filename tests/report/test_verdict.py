@@ -59,6 +59,18 @@ def test_a_software_driver_that_loses_says_so_by_size() -> None:
     assert even == "; wgpu-py for sums of 32-bit integers of 16 K elements (1.02x)"
 
 
+def test_the_verdict_has_first_calls() -> None:
+    run = make_run()
+    slower = read_verdict(run)["Slower here than this package"]
+    work = "a sum of 1,024 32-bit integers in a new process"
+    assert f"{work} (2.5x)" in slower  # 2,000 ms and 800 ms
+    for row in run.benchmarks["peers"].tables["first_calls"]:
+        if row["package"] == "wgpu-py":
+            row["ms"] = 400.0
+    faster = read_verdict(run)["Faster here than this package"]
+    assert faster == f"; wgpu-py for {work} (2x)"
+
+
 def test_the_verdict_is_the_first_section_and_names_what_is_missing() -> None:
     page = make_page(make_run())
     assert page.index('id="verdict"') < page.index("Head figures") < page.index('id="calls"')

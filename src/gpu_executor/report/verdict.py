@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from gpu_executor.bench.peer_programs import FIRST_WORK
 from gpu_executor.bench.peers import OWN
 from gpu_executor.bench.results import BenchmarkRun
 from gpu_executor.report.contents import find_benchmark
@@ -110,6 +111,12 @@ def _list_peers(run: BenchmarkRun) -> Iterator[Comparison]:
             size = f"{format_count(count)} {unit}" + ("" if count == 1 else "s")
             speed = row["ms"] / own[row["operation"], count]
             yield Comparison(row["package"], _lower_first(title), size, speed)
+    firsts = [row for row in given.rows("first_calls") if row["ms"] is not None] if given else []
+    own_first = {row["operation"]: row["ms"] for row in firsts if row["package"] == OWN}
+    for row in firsts:
+        if row["package"] != OWN:
+            work = f"{FIRST_WORK[row['operation']]} in a new process"
+            yield Comparison(row["package"], work, "", row["ms"] / own_first[row["operation"]])
 
 
 def _list_programs(run: BenchmarkRun) -> Iterator[Comparison]:
