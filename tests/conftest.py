@@ -26,6 +26,7 @@ from gpu_executor.primes import Prime
 from gpu_executor.vulkan import instance as vulkan_instance
 from gpu_executor.vulkan import memory
 from gpu_executor.vulkan.session import Session
+from tests.support.interrupts import HANDLED_SIGINTS, raise_keyboard_interrupt
 
 # A software driver shares two cores with the tests, so the time of an example means nothing.
 hypothesis_settings.register_profile("gpu", deadline=None)
@@ -320,7 +321,9 @@ def sigint_handler() -> Iterator[None]:
     A background command of a script (`nohup make test &`) starts with SIGINT ignored. Children
     inherit an ignored signal; a handler is reset to the default when they start.
     """
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    while not HANDLED_SIGINTS.empty():
+        HANDLED_SIGINTS.get()
+    before = signal.signal(signal.SIGINT, raise_keyboard_interrupt)
     yield
     signal.signal(signal.SIGINT, before)
 

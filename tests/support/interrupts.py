@@ -1,9 +1,12 @@
-"""KeyboardInterrupt raised inside Vulkan calls, and a check that nothing in flight is touched."""
+"""KeyboardInterrupt by a signal or inside Vulkan calls, and a check that nothing in flight is
+touched."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from queue import SimpleQueue
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -12,6 +15,16 @@ import gpu_executor as gx
 from gpu_executor.kernels.catalogue import mont_mul_chain_kernel
 from gpu_executor.primes import BLS12_381_FQ
 from gpu_executor.vulkan.binding import vk
+
+
+HANDLED_SIGINTS: SimpleQueue[None] = SimpleQueue()
+"""One for each signal that `raise_keyboard_interrupt` has handled. Its `put` may run anywhere."""
+
+
+def raise_keyboard_interrupt(_number: int, _frame: FrameType | None) -> None:
+    """Handle SIGINT as Python does by default, and note it."""
+    HANDLED_SIGINTS.put(None)
+    raise KeyboardInterrupt
 
 
 def interrupt_submissions(

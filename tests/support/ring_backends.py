@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import queue
 import signal
 import sys
 import threading
@@ -17,6 +19,7 @@ from gpu_executor.vulkan import slot_commands
 from gpu_executor.vulkan.binding import vk
 from gpu_executor.vulkan.slot import Slot
 from tests.conftest import OpenGpu
+from tests.support.interrupts import HANDLED_SIGINTS
 from tests.support.jobs import FQ_ADD, check_sums, field_jobs, watch
 from tests.support.threads import PATIENCE, in_background
 
@@ -96,7 +99,11 @@ def check_works(gpu: gx.PersistentVulkanBackend, depth: int = 3) -> None:
 
 
 def press_ctrl_c(waiting_in: str) -> None:
-    """Send SIGINT when the main thread waits in a function of that name."""
+    """Send SIGINT when the main thread waits in a function of that name.
+
+    A signal that comes just before the thread waits for a lock does not end the wait, so it is sent
+    again until it was handled; until then Python handles several as one.
+    """
     thread = threading.main_thread().ident
     assert thread is not None
     end = time.monotonic() + PATIENCE
@@ -106,9 +113,10 @@ def press_ctrl_c(waiting_in: str) -> None:
         waits = frame is not None and frame.f_code.co_name in ("wait", waiting_in)
         while frame is not None and frame.f_code.co_name != waiting_in:
             frame = frame.f_back
-        if waits and frame is not None:
+        while waits and frame is not None:
             signal.pthread_kill(thread, signal.SIGINT)
-            return
+            with contextlib.suppress(queue.Empty):
+                return HANDLED_SIGINTS.get(timeout=0.05)
     raise AssertionError(f"the thread that runs the tests never waits in {waiting_in}")
 
 
