@@ -19,6 +19,7 @@ from gpu_executor.kernels import residues
 from gpu_executor.msm import parts, plan
 from gpu_executor.msm.residues import choose_lengths
 from gpu_executor.webgpu.device import WebGpuDevice
+from tests.support.plans import describe_device
 
 CURVES = ("BLS12_381_G1", "BN254_G1", "SECP256K1")
 
@@ -194,14 +195,52 @@ def test_few_points_of_a_table_are_added_without_it(
 def test_a_table_and_its_points_take_the_memory_that_they_may(
     gpu: gx.PersistentVulkanBackend,
 ) -> None:
+    """The copy of the points comes before a second table, and a first table before the copy."""
     curve = get_named("BN254_G1")
     points = gpu.to_device(curve.generator * [1, 2, 3])
-    whole = curve.precompute(points, window=4).nbytes
-    for memory, words in ((whole, "without buckets"), (whole - 1, "tables of multiples")):
+    one = points.data.nbytes
+    for memory, tables, copies in ((2 * one - 1, 1, False), (2 * one, 1, True), (3 * one, 2, True)):
         table = curve.precompute(points, window=4, memory=memory)
-        assert table.nbytes <= memory
-        assert words in str(curve.explain_msm(table))
+        assert (table.plan.tables, table.nbytes <= memory) == (tables, True)
+        assert ("without buckets" in str(curve.explain_msm(table))) == copies
         assert curve.msm(table, [4, 5, 6]).to_host() == curve.generator * 32
+
+
+def test_a_table_takes_the_place_of_residues_from_half_of_their_digits_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    curve, bits = get_named("BN254_G1"), 254
+    info = describe_device(lanes=plan.MEASURED_LANES)
+
+    def is_in_residues(has_table: bool) -> bool:
+        """Of seven points and two sums, with halves of 32 windows: 2 x 7 x 2 x 32 digits."""
+        made = plan.plan_residues(
+            curve.key, 7, 2, bits, curve.glv, info, shares_points=True, has_table=has_table
+        )
+        return made is not None
+
+    digits = 7 * 2 * 2 * 32
+    for most, expected in (
+        (digits - 1, (False, False)),
+        (digits, (True, False)),
+        (2 * digits - 1, (True, False)),
+        (2 * digits, (True, True)),
+    ):
+        monkeypatch.setattr(plan, "RESIDUE_ENTRIES", most)
+        assert (is_in_residues(False), is_in_residues(True)) == expected
+
+
+def test_a_table_has_no_copy_of_many_points(
+    gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    curve = get_named("BN254_G1")
+    points = gpu.to_device(curve.generator * [1, 2, 3])
+    multiples = 2 * 3 * plan.MULTIPLES * 4 * residues.POINT_WORDS  # of the points and their images
+    for most, copies in ((multiples, True), (multiples - 1, False)):
+        monkeypatch.setattr(plan, "MAX_MULTIPLES_BYTES", most)
+        table = curve.precompute(points, window=4)
+        assert (table.nbytes > table.data.nbytes) == copies
+        assert ("table: not used" in str(curve.explain_msm(table))) == copies
 
 
 def test_tables_of_points_outside_of_the_group_have_buckets(

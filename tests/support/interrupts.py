@@ -16,7 +16,6 @@ from gpu_executor.kernels.catalogue import mont_mul_chain_kernel
 from gpu_executor.primes import BLS12_381_FQ
 from gpu_executor.vulkan.binding import vk
 
-
 HANDLED_SIGINTS: SimpleQueue[None] = SimpleQueue()
 """One for each signal that `raise_keyboard_interrupt` has handled. Its `put` may run anywhere."""
 

@@ -718,7 +718,10 @@ class Curve(CurveGroup, ByIdentity):
 
     def _get_glv(self, points: PointArray | PointTable) -> Glv | None:
         """How scalars of these points are split into halves; None if they are not. An endomorphism
-        has the eigenvalue on points of the group of prime order alone."""
+        has the eigenvalue on points of the group of prime order alone. Scalars of tables are not
+        split."""
+        if isinstance(points, PointTable) and points.points is None:
+            return None
         return self.glv if points.known_in_subgroup else None
 
     @functools.cached_property

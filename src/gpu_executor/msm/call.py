@@ -70,22 +70,28 @@ def run_table_msm(
     the group of prime order."""
     _find_target(curve, table, device)
     factors, batch = _load_table_scalars(curve, table, scalars)
-    if table.few is not None and _plan_few(table, factors, batch, glv):
-        return run_on_device(table.device, curve.key, table.few, factors, batch, glv)
+    if table.points is not None and _plan_without_table(table, factors, batch, glv) is not None:
+        return run_on_device(table.device, curve.key, table.points, factors, batch, glv)
     return run_tables(curve.key, table.plan, table.data, factors, batch)
 
 
-def _plan_few(
+def _plan_without_table(
     table: PointTable, factors: ElementData | None, batch: Shape, glv: Glv | None
 ) -> MsmPlan | None:
     """The plan of a table's points in residues; None where its tables are used. Without scalars
     they are as long as the order."""
-    if table.few is None:
+    if table.points is None:
         return None
-    key = table.key
-    bits = key.order.bit_length() if factors is None else count_bits(key, factors, glv)
-    sizes, info = (table.count, math.prod(batch), bits), table.device.info
-    return plan_residues(key, *sizes, glv, info, shares_points=True, has_table=True)
+    return plan_residues(
+        table.key,
+        table.count,
+        math.prod(batch),
+        table.key.order.bit_length() if factors is None else count_bits(table.key, factors, glv),
+        glv,
+        table.device.info,
+        shares_points=True,
+        has_table=True,
+    )
 
 
 @operation
@@ -181,13 +187,15 @@ def explain_table_msm(
     if scalars is not None:
         factors, msms = _load_table_scalars(curve, table, scalars)
     count = _check_sizes(table.count, msms)
-    whole = _plan_few(table, factors, msms, glv)
-    has_table = whole is None
-    if whole is None:
-        whole = dataclasses.replace(table.plan, batch=count)
-    place = table.device
-    parts = plan_parts(table.key, whole, place, place.free_memory, has_table=has_table)
-    return _explain_pipelines(place, table.key, parts, has_table=has_table)
+    place, alone = table.device, _plan_without_table(table, factors, msms, glv)
+    if alone is not None:
+        parts = plan_parts(table.key, alone, place, place.free_memory)
+        reason = "table: not used, because so few points take less time without it"
+        parts = dataclasses.replace(parts, reasons=(*parts.reasons, reason))
+        return _explain_pipelines(place, table.key, parts, has_table=False)
+    whole = dataclasses.replace(table.plan, batch=count)
+    parts = plan_parts(table.key, whole, place, place.free_memory, has_table=True)
+    return _explain_pipelines(place, table.key, parts, has_table=True)
 
 
 def _explain_pipelines(

@@ -201,9 +201,9 @@ MULTIPLES = 1 << RESIDUE_WINDOW_BITS - 1
 RESIDUE_ENTRIES = 1 << 17
 """Digits of all scalars up to which a device with MEASURED_LANES computes in residues."""
 TABLE_DIVISOR = 2
-"""Points with a table have residues up to so many times fewer digits. An NVIDIA H200, in ms: 2^6
-points of BLS12-381 G1 0.89 in residues and 1.30 by a table, 2^10 points 1.22 and 1.51, of BN254 G1
-0.97 and 1.00. 2^11 points: 1.50 and 1.56, and 1.27 and 1.05."""
+"""Where there is a table of the points, residues are used for so many times fewer digits. An NVIDIA
+H200, in ms: 2^6 points of BLS12-381 G1 0.89 in residues and 1.30 by a table, 2^10 points 1.22 and
+1.51, of BN254 G1 0.97 and 1.00. 2^11 points: 1.50 and 1.56, and 1.27 and 1.05."""
 MAX_MULTIPLES_BYTES = 1 << 24
 """Memory for the multiples of all points, which every device can bind: 2^11 points and their images
 take 12 MiB. Short scalars have few digits, so their number alone would admit any number of

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,7 @@ from gpu_executor.kernels.curves import encode_constants
 from gpu_executor.msm.plan import (
     TABLE_COSTS,
     MsmPlan,
+    count_table_bytes,
     fits_residues,
     get_max_window_bits,
     plan_tables,
@@ -67,8 +69,8 @@ class PointTable(ByIdentity):
     """SHA-256 of the curve, of the limb form of its coordinates, and of the points."""
     known_in_subgroup: bool
     """Whether the points are known to be in the group of prime order."""
-    few: DeviceArray | None = None
-    """A copy of the affine points, where sums of so few are faster without their tables."""
+    points: DeviceArray | None = None
+    """A copy of the affine points, if sums of so few may take less time without the tables."""
 
     @property
     def key(self) -> CurveKey:
@@ -89,7 +91,7 @@ class PointTable(ByIdentity):
     @property
     def nbytes(self) -> int:
         """Bytes of device memory."""
-        return self.data.nbytes + (0 if self.few is None else self.few.nbytes)
+        return self.data.nbytes + (0 if self.points is None else self.points.nbytes)
 
     def __repr__(self) -> str:
         plan = self.plan
@@ -134,8 +136,15 @@ def make_table(
     key, data = curve.key, _check_points(curve, points)
     device: ArrayDevice = data.storage.device
     plan = plan_tables(key, len(data), device.info, window, memory)
-    table = _make_tables(device, key, plan, data)
-    return _wrap(curve, plan, table, data, known_in_subgroup, memory=memory)
+    own = _copy_few(key, data, known_in_subgroup)
+    if own is not None and memory is not None:  # the table and the copy take `memory` at most
+        rest = operator.index(memory) - own.nbytes
+        if rest >= count_table_bytes(key, len(data)):
+            plan = plan_tables(key, len(data), device.info, window, rest)
+        else:
+            own = None
+    table, digest = _make_tables(device, key, plan, data), _compute_digest(key, data)
+    return PointTable(curve, plan, table, digest, known_in_subgroup, own)
 
 
 def make_table_of(
@@ -150,7 +159,8 @@ def make_table_of(
     table behind the other."""
     data, words = (_check_points(curve, each) for each in (points, multiples))
     table = to_limb_form(words.storage.device, curve.key, words)
-    return _wrap(curve, plan, table, data, known_in_subgroup)
+    own, digest = _copy_few(curve.key, data, known_in_subgroup), _compute_digest(curve.key, data)
+    return PointTable(curve, plan, table, digest, known_in_subgroup, own)
 
 
 def load_table(
@@ -178,28 +188,17 @@ def load_table(
             f"{path} is damaged: its header does not fit {len(data):,} points and {len(words):,} "
             "bytes of words; precompute the table again"
         )
-    table = np.frombuffer(words, dtype).reshape(shape)
-    return _wrap(curve, plan, device.put(table), data, known_in_subgroup, digest=digest)
+    table = device.put(np.frombuffer(words, dtype).reshape(shape))
+    own = _copy_few(key, data, known_in_subgroup)
+    return PointTable(curve, plan, table, digest, known_in_subgroup, own)
 
 
-def _wrap(
-    curve: CurveGroup,
-    plan: MsmPlan,
-    table: DeviceArray,
-    points: DeviceArray,
-    known_in_subgroup: bool,
-    *,
-    digest: str | None = None,
-    memory: int | None = None,
-) -> PointTable:
-    """The table of affine points, whose digest may be known. The table and a copy of few points
-    take `memory` at most."""
-    digest = digest or _compute_digest(curve.key, points)
+def _copy_few(curve: CurveKey, points: DeviceArray, known_in_subgroup: bool) -> DeviceArray | None:
+    """A copy of points of which sums may be computed in residues, as they may be overwritten."""
     device: ArrayDevice = points.storage.device
-    is_few = known_in_subgroup and fits_residues(curve.key, len(points), device.info)
-    has_room = memory is None or table.nbytes + points.nbytes <= memory
-    few = points.copy() if is_few and has_room else None  # the points may be overwritten
-    return PointTable(curve, plan, table, digest, known_in_subgroup, few)
+    if not known_in_subgroup or not fits_residues(curve, len(points), device.info):
+        return None
+    return points.copy()
 
 
 def _parse_header(path: str | Path, text: bytes) -> dict[str, Any]:
