@@ -316,13 +316,13 @@ def test_arrays_are_not_hashable() -> None:
 
 
 @on_three_fields
-@pytest.mark.parametrize("count", [0, 1, 5, 200, 500])
+@pytest.mark.parametrize("count", [0, 1, 5, 40, 400])
 def test_powers_on_the_host_are_exact_in_both_forms(field: Field, count: int) -> None:
     p = field.modulus
-    values = [0, 1, p - 1, *draw_elements(field, 500, 1)][:count]
+    values = [0, 1, p - 1, *draw_elements(field, 400, 1)][:count]
     arrays = field.encode(values), field.encode(values).in_form(field.form)
     inverses = [pow(v, -1, p) if v else 0 for v in values]
-    for exponent in (0, 1, 2, 3, 65537, p - 2, p - 1, p, -1, -2, -65537, 1 - p, 2**300 + 1):
+    for exponent in (0, 1, 2, 3, 257, p - 2, p - 1, p, -1, -2, -257, 2**300 + 1):
         wanted = [pow(v, abs(exponent), p) for v in (values if exponent >= 0 else inverses)]
         for x in arrays:
             found = x**exponent

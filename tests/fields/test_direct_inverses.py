@@ -9,7 +9,7 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.ops import scans
 
-PRIMES = [2**64 - 59, 2**97 - 141, 2**127 - 1, 2**255 - 19, 2**256 - 189, 2**384 - 317]
+PRIMES = [2**64 - 59, 2**97 - 141, 2**255 - 19, 2**384 - 317]
 
 
 @pytest.mark.parametrize("modulus", PRIMES, ids=lambda modulus: f"{modulus.bit_length()} bits")

@@ -34,8 +34,10 @@ from tests.support.extensions_under_test import (
     BABYBEAR4,
     TINY2,
     TOWER,
+    from_flint,
     make_extension_array,
     on_few_extensions,
+    to_flint,
 )
 from tests.support.fields_under_test import CPU, Place, in_every_place, make_array
 
@@ -138,13 +140,13 @@ def test_a_tower_takes_elements_of_every_base(gpu: Gpu, place: Place) -> None:
 def test_shapes_are_broadcast(gpu: Gpu, field: ExtensionField, place: Place) -> None:
     a, b = field.random((3, 1, 2), seed=1), field.random((4, 1), seed=2)
     x, y = (make_extension_array(gpu, place, field, each.tolist()) for each in (a, b))
-    product = (x * y).tolist()
+    exact, others = (to_flint(field, each.ravel().tolist()) for each in (a, b))
     wanted = [
-        [[(a[i, 0, k] * b[j, 0]).item() for k in range(2)] for j in range(4)] for i in range(3)
+        [from_flint(field, [left * right for left in exact[i : i + 2]]) for right in others]
+        for i in (0, 2, 4)
     ]
-    assert product == wanted
-    assert (y * x).tolist() == wanted
-    assert (x[0, 0, 0] * y).tolist() == [[(a[0, 0, 0] * b[j, 0]).item()] for j in range(4)]
+    assert (x * y).tolist() == (y * x).tolist() == wanted
+    assert (x[0, 0, 0] * y).tolist() == [row[:1] for row in wanted[0]]
     assert (x[:0] * y[0]).shape == (0, 1, 2)
     with pytest.raises(ArgumentShapeError, match="cannot be broadcast"):
         _ = x * field.random(3) if place == "host" else x * x[:, :, :1].reshape(3)

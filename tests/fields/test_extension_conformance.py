@@ -41,6 +41,7 @@ from tests.support.fields_under_test import Place, in_both_places, in_every_plac
 
 Gpu = gx.PersistentVulkanBackend
 COUNT = 40
+# Where a test leaves out the CPU backend: it computes as the host.
 
 
 def draw_both(field: ExtensionField, count: int, seed: int) -> tuple[list[Any], list[Any]]:
@@ -58,7 +59,7 @@ def check(found: ExtensionArray, field: ExtensionField, place: Place, wanted: li
 # --- element-wise operations ---
 
 
-@in_every_place
+@in_both_places
 @on_every_extension
 def test_every_operation_is_exact(gpu: Gpu, field: ExtensionField, place: Place) -> None:
     (a, x), (b, y), (c, z) = (draw_both(field, COUNT, seed) for seed in (1, 2, 3))
@@ -79,7 +80,7 @@ def test_every_operation_is_exact(gpu: Gpu, field: ExtensionField, place: Place)
     assert one.tolist() == a, "the operand is unchanged"
 
 
-@in_every_place
+@in_both_places
 @on_every_extension
 def test_inverses_and_quotients_are_exact(gpu: Gpu, field: ExtensionField, place: Place) -> None:
     (a, x), (b, _) = (draw_both(field, COUNT, seed) for seed in (1, 2))
@@ -94,16 +95,17 @@ def test_inverses_and_quotients_are_exact(gpu: Gpu, field: ExtensionField, place
         (other / (one - one)).tolist()
 
 
-@in_every_place
+@in_both_places
 @pytest.mark.parametrize(
-    "field", [BLS12_381_FQ2, BABYBEAR4, TOWER, TINY3, GOLDILOCKS3], ids=lambda f: f.name
+    "field", [BLS12_381_FQ2, BABYBEAR4, TOWER, TINY3], ids=lambda field: field.name
 )
 def test_powers_are_exact_for_any_exponent(gpu: Gpu, field: ExtensionField, place: Place) -> None:
     a, x = draw_both(field, 6, 4)
     one = make_extension_array(gpu, place, field, a)
     order = field.order - 1
-    large = (order, order + 1, -order, 3 * order + 2) if field is not TOWER else (order,)
-    for exponent in (0, 1, 2, 3, 7, 8, 0b1011011, 65537, -1, -2, *large):
+    # A device multiplies elements of a tower in dozens of dispatches.
+    many = (0b1011011, -2, order, -order, 3 * order + 2)
+    for exponent in (0, 1, 2, 7, -1, *(many if field is not TOWER or place == "host" else ())):
         wanted = [
             each**0 * (exponent == 0) if each == 0 else each ** (exponent % order) for each in x
         ]
@@ -170,7 +172,7 @@ def test_products_of_matrices_are_exact(
 # --- conjugates and squares ---
 
 
-@in_every_place
+@in_both_places
 @on_every_extension
 def test_frobenius_maps_and_norms_are_exact(gpu: Gpu, field: ExtensionField, place: Place) -> None:
     a, x = draw_both(field, 12, 6)
@@ -202,11 +204,18 @@ def test_frobenius_maps_may_move_coefficients(
     assert (ones == 1).tolist() == (array != 0).tolist()
 
 
-@in_both_places
+ON_DEVICES = [BLS12_381_FQ2, TINY3, BABYBEAR4]
+"""Of even and odd degrees."""
+
+
 @pytest.mark.parametrize(
-    "field",
-    [BLS12_381_FQ2, BLS12_377_FQ2, TINY2, TINY3, BABYBEAR4, TOWER, FIBONACCI, GOLDILOCKS3],
-    ids=lambda field: field.name,
+    ("field", "place"),
+    [
+        *((field, "device") for field in ON_DEVICES),
+        *((field, "host") for field in ON_DEVICES),
+        *((each, "host") for each in (BLS12_377_FQ2, TINY2, TOWER, FIBONACCI, GOLDILOCKS3)),
+    ],
+    ids=lambda each: getattr(each, "name", each),
 )
 def test_square_roots_are_found_where_there_are_some(
     gpu: Gpu, field: ExtensionField, place: Place
@@ -226,7 +235,7 @@ def test_square_roots_are_found_where_there_are_some(
     assert roots.on_device == (place != "host")
     squares = [value if flag else zero for value, flag in zip(values, flags, strict=True)]
     assert field.square(roots).tolist() == squares
-    if field in (BLS12_381_FQ2, TINY3, BABYBEAR4):  # of even and odd degrees
+    if field in ON_DEVICES:
         first = flags.index(False)
         with pytest.raises(ValueError, match=f"element {first} is not a square"):
             field.sqrt(array)
@@ -243,10 +252,10 @@ def test_every_square_of_a_small_field_has_its_roots(field: ExtensionField) -> N
     assert set(field.decode(array[field.is_square(array)])) == set(squares.tolist())
 
 
-# --- axioms; host and device (a CPU backend computes as the host) ---
+# --- axioms; host and device ---
 
 
-@settings(max_examples=6)
+@settings(max_examples=2)
 @given(seed=st.integers(0, 2**32))
 @in_both_places
 @pytest.mark.parametrize(

@@ -25,14 +25,13 @@ from tests.conftest import OpenGpu
 from tests.support.fields_under_test import (
     Place,
     draw_elements,
-    get_root,
     in_both_places,
     invert,
     make_array,
-    make_polynomial,
     multiply_prefixes,
     record_puts,
     to_ints,
+    transform_naively,
 )
 
 FR = BLS12_381_FR
@@ -176,11 +175,10 @@ def test_transform_passes_fit_the_shared_memory_of_the_device(gpu: Gpu) -> None:
     part = 2**624 - 54525
     field = Field((part << 16) + 1, name="full 640 bits", factors=[part])
     values = draw_elements(field, 256, 1)
-    x = make_array(gpu, "device", field, values)
-    y, at, root = field.ntt(x), make_polynomial(field, values), get_root(field, 8)
-    found = to_ints(y)
-    assert [found[i] for i in (1, 200)] == [int(at(pow(root, i, field.modulus))) for i in (1, 200)]
-    assert to_ints(field.intt(y)) == values  # without a message of the validation layer
+    # The host converts, as lavapipe takes seconds to compile kernels of so many bits.
+    y = field.ntt(gpu.to_device(field.encode(values).in_form(field.form))).to_host()
+    # Without a message of the validation layer.
+    assert to_ints(y) == transform_naively(field, values)
 
 
 def test_names_of_earlier_versions_say_the_new_ones() -> None:

@@ -11,7 +11,6 @@ import gpu_executor as gx
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, ArgumentValueError
 from gpu_executor.fields import (
     BABYBEAR,
-    BLS12_381_FR,
     GOLDILOCKS,
     GOLDILOCKS2,
     GOLDILOCKS3,
@@ -29,7 +28,7 @@ from tests.support.extensions_under_test import (
     nest,
     to_flint,
 )
-from tests.support.fields_under_test import CPU, FULL96, ORDERS, Place, in_every_place, make_array
+from tests.support.fields_under_test import CPU, FULL96, Place, in_every_place, make_array
 
 Gpu = gx.PersistentVulkanBackend
 SOME = [FULL96, GOLDILOCKS, BABYBEAR]
@@ -96,8 +95,7 @@ def test_values_are_those_of_folded_coefficients(
 
 
 @in_every_place
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("arity", [2, 8])
+@pytest.mark.parametrize(("arity", "order"), [(2, "natural"), (8, "reversed")])
 @pytest.mark.parametrize(
     "field", [GOLDILOCKS2, GOLDILOCKS3, BABYBEAR4, TOWER], ids=lambda field: field.name
 )
@@ -143,21 +141,18 @@ def test_extensions_fold_by_their_own_elements(
 
 
 @in_every_place
-@pytest.mark.parametrize(("field", "n"), [(BABYBEAR, 1 << 13), (BLS12_381_FR, 64)])
-def test_folding_many_values_equals_transforms(
-    gpu: Gpu, field: Field, n: int, place: Place
-) -> None:
-    """More values than one work-group has, and wide ones."""
-    alpha = 12345
+def test_folding_many_values_equals_transforms(gpu: Gpu, place: Place) -> None:
+    """More values than one work-group has."""
+    field, n, arity, alpha = BABYBEAR, 1 << 13, 8, 12345
     f = field.random((3, n), seed=1)
     values = field.ntt(f, coset=31)
     array = {"host": lambda x: x, "device": gpu.to_device, "cpu": CPU.to_device}[place](values)
-    folded = field.fold(array, alpha, 8, coset=31)
-    parts = f.reshape(3, n // 8, 8)
+    folded = field.fold(array, alpha, arity, coset=31)
+    parts = f.reshape(3, n // arity, arity)
     combined = parts[..., 0]
-    for i in range(1, 8):
+    for i in range(1, arity):
         combined = combined + parts[..., i] * alpha**i
-    wanted = field.ntt(combined, coset=pow(31, 8, field.modulus))
+    wanted = field.ntt(combined, coset=pow(31, arity, field.modulus))
     assert folded.tolist() == wanted.tolist()
 
 

@@ -56,8 +56,8 @@ def multiply_with_flint(field: Field, a: Sequence[int], b: Sequence[int]) -> lis
 @each_field
 def test_products_equal_those_of_flint(gpu: Gpu, field: Field, place: Place) -> None:
     # lavapipe compiles the passes of each length anew, which takes a second for many limbs.
-    lengths = [(1, 1), (5, 1), (16, 17), (100, 37)]
-    for long, short in lengths if field in (GOLDILOCKS, BABYBEAR) else lengths[1::2]:
+    lengths = [(1, 1), (5, 1), (7, 6), (100, 37)]
+    for long, short in lengths if field is BABYBEAR else lengths[1:3]:
         a, b = draw_elements(field, long, 1), draw_elements(field, short, 2)
         x, y = (make_array(gpu, place, field, each) for each in (a, b))
         assert (
@@ -79,7 +79,7 @@ def test_every_row_is_multiplied(gpu: Gpu, place: Place) -> None:
     assert to_ints(BABYBEAR.poly_mul(x, make_array(gpu, place, BABYBEAR, [other] * 3))) == wanted
 
 
-@settings(max_examples=5)
+@settings(max_examples=2)
 @given(data=st.data())
 @in_every_place
 @each_field
@@ -195,7 +195,7 @@ def test_interpolated_polynomials_have_the_given_values(
 
 @in_every_place
 @each_field
-@pytest.mark.parametrize(("blowup", "coset"), [(1, None), (4, None), (1, 3), (8, 5)])
+@pytest.mark.parametrize(("blowup", "coset"), [(4, None), (1, 3)])
 def test_a_low_degree_extension_has_the_values_of_the_same_polynomial(
     gpu: Gpu, field: Field, place: Place, blowup: int, coset: int | None
 ) -> None:
@@ -217,8 +217,6 @@ def test_a_low_degree_extension_has_the_values_of_the_same_polynomial(
         (BABYBEAR, 1, 1, 5),
         (BABYBEAR, 1, 2, None),
         (GOLDILOCKS, 1, 8, 5),
-        (FR, 0, 2, None),
-        (FR, 1, 2, 5),
     ],
     ids=lambda each: getattr(each, "name", str(each)),
 )
@@ -274,12 +272,12 @@ def test_an_element_without_axes_has_no_extension() -> None:
 @in_every_place
 @with_few_roots
 def test_quotient_and_remainder_equal_those_of_flint(gpu: Gpu, field: Field, place: Place) -> None:
-    for n in (1, 3, 8, 64, 99, 100, 128):
-        a = draw_elements(field, 100, n)
+    for n in (1, 3, 16, 29, 30, 32):
+        a = draw_elements(field, 30, n)
         found = field.poly_divide_vanishing(make_array(gpu, place, field, a), n)
         quotient, remainder = (to_ints(each) for each in found)
         exact = divmod(make_polynomial(field, a), make_polynomial(field, [-1, *[0] * (n - 1), 1]))
-        assert quotient == [int(exact[0][i]) for i in range(max(100 - n, 0))]
+        assert quotient == [int(exact[0][i]) for i in range(max(30 - n, 0))]
         assert remainder == [int(exact[1][i]) for i in range(n)]
 
 

@@ -47,8 +47,10 @@ def put_zeros(values: Sequence[int], at: Sequence[int]) -> list[int]:
 
 
 def check_inverses(gpu: gx.PersistentVulkanBackend, field: Field, values: Sequence[int]) -> None:
-    inverses = to_ints(field.inverse(gpu.to_device(field.encode(values))))
-    assert inverses == [pow(value, -1, field.modulus) if value else 0 for value in values]
+    p, inverses = field.modulus, to_ints(field.inverse(gpu.to_device(field.encode(values))))
+    products = [x * y % p if x else y for x, y in zip(values, inverses, strict=True)]
+    assert max(inverses) < p
+    assert products == [int(value != 0) for value in values]
 
 
 def check_sums(

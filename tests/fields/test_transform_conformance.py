@@ -17,12 +17,10 @@ from hypothesis import strategies as st
 import gpu_executor as gx
 from gpu_executor.fields import (
     BABYBEAR,
-    BLS12_377_FQ,
     BLS12_381_FR,
     GOLDILOCKS,
     KOALABEAR,
     MERSENNE31,
-    SECP256K1_FQ,
     Field,
 )
 from tests.support.fields_under_test import (
@@ -65,29 +63,26 @@ def of(cases: Sequence[Case]) -> pytest.MarkDecorator:
 
 
 IN_EVERY_ORDER: list[Case] = [
-    *(case for field in CONFORMING for case in sizes("host", field, 0, 1, 2, 5)),
+    *(case for field in CONFORMING for case in sizes("host", field, 1, 4)),
+    *sizes("host", BABYBEAR, 0),
     # lavapipe takes half a second to compile a pass of many limbs, for each order.
-    # Transforms of 2^2 elements modulo 5 run the same kernels as BabyBear's. Of 2^4 elements are
-    # those on cosets, too.
-    *sizes("device", BABYBEAR, 0, 1, 4, 6),
-    *sizes("device", GOLDILOCKS, 0, 4),
+    # Of 2^4 elements are those on cosets, too.
+    *sizes("device", BABYBEAR, 0, 4),
+    *sizes("device", GOLDILOCKS, 4),
     *sizes("device", BLS12_381_FR, 4),
-    *(case for field in (MERSENNE31, THREE) for case in sizes("device", field, 0, 1)),
-    *sizes("device", FIVE, 2),
     *sizes("device", FULL96, 3),
 ]
 SMALL: list[Case] = [
-    *sizes("device", GOLDILOCKS, 1, 3, 6),
-    *sizes("device", BLS12_381_FR, 0, 6),
-    *sizes("device", KOALABEAR, 5),
-    *sizes("device", SECP256K1_FQ, 1),
+    *sizes("device", GOLDILOCKS, 3, 5),
+    *sizes("device", BLS12_381_FR, 0),
+    *sizes("device", KOALABEAR, 6),
+    *sizes("device", FULL64, 5),
+    *(case for field in (MERSENNE31, THREE, FIVE) for case in sizes("device", field, 1, 2)),
 ]
 LARGE: list[Case] = [
-    *sizes("device", GOLDILOCKS, 8, 16),
-    *sizes("device", BABYBEAR, 8, 17),
+    *sizes("device", GOLDILOCKS, 16),
+    *sizes("device", BABYBEAR, 17),
     *sizes("device", BLS12_381_FR, 13),
-    *sizes("device", BLS12_377_FQ, 9),
-    *sizes("device", FULL64, 13),
     *sizes("host", BLS12_381_FR, 12),
     *sizes("host", GOLDILOCKS, 14),
     *sizes("host", BABYBEAR, 15),
@@ -95,7 +90,6 @@ LARGE: list[Case] = [
     *sizes("host", FULL768, 9),
 ]
 SAME_IN_EVERY_ORDER: list[Case] = [
-    *sizes("device", GOLDILOCKS, 9),
     *sizes("device", BABYBEAR, 9),
     *sizes("host", BABYBEAR, 9),
     *sizes("host", BLS12_381_FR, 8),
@@ -255,7 +249,7 @@ def test_pointwise_products_are_transforms_of_products(
         assert found == [int(exact[i]) for i in range(n)]
 
 
-@settings(max_examples=10)
+@settings(max_examples=4)
 @given(data=st.data())
 @in_every_place
 @on_families

@@ -17,9 +17,9 @@ from tests.support.curves_under_test import (
     SMALL,
 )
 
-CURVES = [SMALL[0], SMALL[4], OVER_MERSENNE31, FILLS_LIMBS, FILLS_WORDS, gx.curves.BN254_G1]
-"""With an x of 0, with an a that is not 0, with limbs of 28, 29 and 30 bits, and primes that fill
-words or limbs."""
+CURVES = [SMALL[0], OVER_MERSENNE31, FILLS_LIMBS, FILLS_WORDS, gx.curves.BN254_G1]
+"""With an x of 0 and an a that is not 0, with limbs of 28 and 29 bits, and primes that fill words
+or limbs."""
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def scale(curve: Curve, draw: random.Random, logarithms: list[int]) -> PointArra
 def test_any_number_of_points(gpu: gx.PersistentVulkanBackend, curve: Curve) -> None:
     """One point for each invocation and several, with infinity in any place."""
     draw = random.Random(1)
-    for count in (1, 3, 4, 5, 8, 23):
+    for count in (1, 4, 11):
         logarithms = [draw.randrange(curve.order) * (draw.random() < 0.7) for _ in range(count)]
         given = scale(curve, draw, logarithms)
         assert given.form == "xyzz" and given.shape == (count,)

@@ -103,7 +103,7 @@ def test_numpy_arrays_are_sorted_on_the_host(dtype: str) -> None:
     np.testing.assert_array_equal(x, before)
 
 
-@pytest.mark.parametrize("key_bits", [1, 8, 20, 32])
+@pytest.mark.parametrize("key_bits", [1, 20])
 def test_pairs_are_sorted_by_their_keys(gpu: Gpu, key_bits: int) -> None:
     device, draws = gpu.array_device, np.random.default_rng(key_bits)
     keys = draws.integers(0, 1 << key_bits, 10_000, np.uint32)
@@ -116,7 +116,7 @@ def test_pairs_are_sorted_by_their_keys(gpu: Gpu, key_bits: int) -> None:
     np.testing.assert_array_equal(found[1].numpy(), order)
 
 
-@pytest.mark.parametrize("key_bits", [3, 8, 11, 16])
+@pytest.mark.parametrize("key_bits", [3, 11])
 def test_rows_are_sorted_by_themselves(gpu: Gpu, key_bits: int) -> None:
     device, draws = gpu.array_device, np.random.default_rng(key_bits)
     tile, base = choose_tile(device.info).size, 1 << key_bits - 1

@@ -84,7 +84,7 @@ def check(prime: Prime, fast: Fast, slow: Slow, xs: list[int], ys: list[int]) ->
 
 
 @on_every_prime
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=6)
 @given(data=st.data())
 def test_random_and_edge_values_agree_with_exact_integers(
     prime: Prime, data: st.DataObject
@@ -97,7 +97,7 @@ def test_random_and_edge_values_agree_with_exact_integers(
 
 @on_every_prime
 def test_every_pair_of_edge_values(prime: Prime) -> None:
-    values = edges(prime)[:40] + edges(prime)[-40:]
+    values = edges(prime)[:24] + edges(prime)[-24:]
     for fast, slow in PAIRS.values():
         check(prime, fast, slow, [x for x in values for _ in values], values * len(values))
 
@@ -135,7 +135,7 @@ def test_powers_agree_with_exact_integers_in_both_forms(prime: Prime, count: int
     p, xs = prime.modulus, [*edges(prime), *random_ints(prime, count, 8)][-count:]
     canonical = words.from_ints(prime, xs)
     montgomery = words.from_ints(prime, [x * prime.r % p for x in xs])
-    for exponent in (1, 2, 3, 22, 65537):
+    for exponent in (1, 2, 3, 22, 257) if count == 1 else (1, 22):
         wanted = [pow(x, exponent, p) for x in xs]
         assert words.to_ints(prime, words.power(prime, canonical, exponent, "canonical")) == wanted
         found = words.to_ints(prime, words.power(prime, montgomery, exponent, "montgomery"))
@@ -192,7 +192,7 @@ def test_integers_that_do_not_fit_the_words_are_refused(value: int) -> None:
 
 
 @on_every_prime
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=5)
 @given(data=st.data())
 def test_first_not_below(prime: Prime, data: st.DataObject) -> None:
     p = prime.modulus

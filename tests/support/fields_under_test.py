@@ -245,6 +245,25 @@ def check_transforms(
         assert to_ints(field.intt(alone, coset=coset, order_in=then, order_out=first)) == given[1]
 
 
+def check_order(
+    gpu: gx.PersistentVulkanBackend,
+    field: Field,
+    log_n: int,
+    first: Order,
+    then: Order,
+) -> None:
+    """Check a transform of two rows on a device and its inverse, for one pair of orders. The host
+    converts the elements, so that no other kernels are needed."""
+    rows = [draw_elements(field, 1 << log_n, log_n + seed) for seed in (0, 1)]
+    given = [put_in_order(row, first) for row in rows]
+    values = [put_in_order(transform_naively(field, row), then) for row in rows]
+    x = gpu.to_device(field.encode(given).in_form(field.form))
+    y = field.ntt(x, order_in=first, order_out=then)
+    assert to_ints(y.to_host()) == values, (first, then)
+    back = field.intt(y, order_in=then, order_out=first)
+    assert to_ints(back.to_host()) == given, (then, first)
+
+
 @cache
 def get_polynomials(modulus: int) -> fmpz_mod_poly_ctx:
     """FLINT's ring of polynomials modulo a prime."""
