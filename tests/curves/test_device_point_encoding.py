@@ -190,17 +190,15 @@ def test_a_curve_with_x_0_has_no_format_of_pasta() -> None:
 # --- named curves ---
 
 ROOTS = [
-    *("BLS12_381_G1", "SECP256K1", "BLS12_381_G2"),
-    *(pytest.param(name, marks=pytest.mark.slow) for name in ("BN254_G1", "BLS12_377_G1")),
-    *(pytest.param(name, marks=pytest.mark.slow) for name in ("PALLAS", "BLS12_377_G2")),
+    *(("BLS12_381_G1", True), ("SECP256K1", True), ("BLS12_381_G2", True)),
+    *(("BLS12_381_G1", False), ("SECP256K1", False), ("BLS12_381_G2", False)),
+    *(pytest.param(f"BLS12_377_G{each}", True, marks=pytest.mark.slow) for each in (1, 2)),
 ]
-"""Every byte format over a prime field, and every way to a square root: p = 3 modulo 4 or not,
-over prime fields and their extensions. Vesta is like Pallas, and BN254 G2 like BLS12-381 G2. Small
+"""Every way to a square root: p = 3 modulo 4 or not, over prime fields and their extensions. Small
 curves show every format and every root too."""
 
 
-@pytest.mark.parametrize("name", ROOTS)
-@both_kinds
+@pytest.mark.parametrize(("name", "compressed"), ROOTS)
 def test_points_come_back_on_a_device(
     gpu: gx.PersistentVulkanBackend, name: str, compressed: bool
 ) -> None:
@@ -213,6 +211,15 @@ def test_points_come_back_on_a_device(
     assert found.shape == (4, 5)
     assert found.tolist() == points.tolist()
     assert np.array_equal(found.to_bytes(compressed=compressed), data)
+
+
+@pytest.mark.parametrize("name", ["BN254_G1", "PALLAS"])
+def test_a_device_writes_the_other_formats(gpu: gx.PersistentVulkanBackend, name: str) -> None:
+    """Those of the named curves over prime fields that the test above has not."""
+    curve = get_curve(name)
+    points = curve.concatenate([draw_points(curve, 3, seed=1), curve.infinity(1)])
+    points = curve.concatenate([points, -points])
+    assert np.array_equal(gpu.to_device(points).to_bytes(), points.to_bytes())
 
 
 @pytest.mark.slow
@@ -273,17 +280,17 @@ DECODED = ["BLS12_381_G1", "SECP256K1", "BLS12_377_G1"]
 def test_a_device_decodes_and_refuses_what_the_host_does(
     gpu: gx.PersistentVulkanBackend, curve: Curve
 ) -> None:
-    points = curve.concatenate([draw_points(curve, 20, seed=3), curve.infinity(1)])
+    points = curve.concatenate([draw_points(curve, 7, seed=3), curve.infinity(1)])
     points = curve.concatenate([points, -points])
     data = points.to_bytes()
-    read = curve.from_bytes(data, device=gpu)
+    read = curve.from_bytes(data, check=False, device=gpu)
     assert read.tolist() == points.tolist()
     assert np.array_equal(read.to_bytes(), data)
     assert np.array_equal(read[::-3].to_bytes(), data[::-3])
-    draw = np.random.default_rng(7)
+    draw = np.random.default_rng(27)
     tops = data[:, [0, -1]].reshape(-1)
     refused = set()
-    for _ in range(8):
+    for _ in range(4):
         rows = data[:8].copy()
         at = int(draw.integers(8))
         rows[at:] = draw.integers(0, 256, rows[at:].shape)

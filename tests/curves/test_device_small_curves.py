@@ -119,8 +119,7 @@ def test_msm_of_repeated_points_and_scalars(
     assert curve.msm(there, scalars).tolist() == expected
 
 
-@pytest.mark.parametrize("tables", [1, 2])
-@pytest.mark.parametrize("block_length", [1, 2, 5])
+@pytest.mark.parametrize(("block_length", "tables"), [(1, 1), (2, 2), (5, 1)])
 def test_msm_by_groups_of_several_invocations(
     gpu: gx.PersistentVulkanBackend,
     monkeypatch: pytest.MonkeyPatch,

@@ -51,7 +51,7 @@ def test_sums_of_few_points_and_multiples_of_p521(gpu: Gpu) -> None:
     rows[0] = [order - 1, 2**520, 1, 0, order // 3]
     host = P521.generator * logarithms
     points = gpu.to_device(host)
-    for count in range(1, 6):
+    for count in (1, 5):
         terms = [zip(row[:count], logarithms[:count], strict=True) for row in rows]
         sums = P521.generator * [sum(k * x for k, x in each) for each in terms]
         for row, expected in zip(rows, sums, strict=True):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpu_executor as gx
@@ -128,8 +128,9 @@ def test_points_come_back(name: str, compressed: bool) -> None:
     assert data.shape[:2] == (4, 4)
     assert (curve.from_bytes(data) == points).all()
     rows = [row.tobytes() for row in data.reshape(16, -1)]
-    assert (curve.from_bytes(rows) == points.ravel()).all()
-    assert (curve.from_bytes(data.tobytes(), compressed=compressed) == points.ravel()).all()
+    assert (curve.from_bytes(rows, check=False) == points.ravel()).all()
+    joined = curve.from_bytes(data.tobytes(), compressed=compressed, check=False)
+    assert (joined == points.ravel()).all()
 
 
 def test_an_example_of_eip_196() -> None:
@@ -305,6 +306,7 @@ def encodings(draw: st.DrawFn) -> tuple[Curve, bytes]:
 
 
 @given(encodings())
+@settings(max_examples=50)
 def test_what_is_read_is_written_again(case: tuple[Curve, bytes]) -> None:
     """So no point has two encodings of one kind."""
     curve, data = case

@@ -34,6 +34,7 @@ from tests.support.curves_under_test import (
     FILLS_WORDS,
     OVER_MERSENNE31,
     SMALL,
+    WITH_HALVES,
     IntPoint,
     add_ints,
     encode_points,
@@ -44,13 +45,10 @@ from tests.support.device_arrays import get_device_memory
 from tests.support.plans import describe_device
 
 NO_KEY, NEGATIVE = 0xFFFFFFFF, 0x80000000
-SMALL_CURVES = [SMALL[0], SMALL[1], SMALL[4]]
-"""With a generator of x = 0, with points of order 2, and with an a that is not 0."""
-LARGER = [
-    *(OVER_MERSENNE31, FILLS_LIMBS, FILLS_WORDS, gx.curves.SECP256K1),
-    pytest.param(gx.curves.BN254_G1, marks=pytest.mark.slow),
-]
-"""With limbs of 28, 29 and 30 bits, and primes that fill words or limbs."""
+SMALL_CURVES = [SMALL[0], SMALL[4]]
+"""With a generator of x = 0, and with points of order 2; a is not 0."""
+LARGER = [OVER_MERSENNE31, FILLS_LIMBS, FILLS_WORDS, WITH_HALVES]
+"""With limbs of 28 and 30 bits, and primes that fill words or limbs."""
 
 
 @pytest.fixture(autouse=True)

@@ -43,6 +43,16 @@ FILLS_LIMBS = make_small(0x28F5BF02FDC7D, 0, 2, 0x28F5BECFCA971, (1, 57577522640
 """100 times the prime is just below 2^56: numbers of curve kernels fill two limbs of 28 bits."""
 FILLS_WORDS = make_small(0xFFFFFFDA56C91125, 0, 18, 0xFFFFFFD956C71023, (1, 1398174035627390523))
 """The prime and the order are just below 2^64."""
+WITH_HALVES = Curve(
+    Field(0xAFC0000000000059EC20000000000B808ED),
+    0,
+    2,
+    order=0x20000000000000083,
+    generator=(0x29BA0CE60DD6FA0BCFDBEE5286091CF18A4, 0xDAD4D5BE9B0CA7853B2D234DEF2E018E31),
+    name="with halves",
+)
+"""Scalars have halves, and points have residues; with a short order, as kernels of few limbs take
+little time. All points of order r are on this curve: r^2 of them."""
 SMALL_QUADRATIC = Curve(
     ExtensionField(Field(7), 3),
     (1, 2),
