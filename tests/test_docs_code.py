@@ -36,8 +36,7 @@ RUN_ELSEWHERE = {
 }
 """tests/bench/test_results.py runs the first on a file of results; tests/cluster/test_page.py,
 tests/groth16/test_page.py and tests/kzg/test_page.py run theirs on the cluster, on a small circuit,
-and on the trusted setup that the tests there share; tests/test_readme.py compares what the tour
-prints with the page."""
+and on the trusted setup that the tests there share. The tour runs on the cluster too."""
 
 
 def test_every_page_with_python_blocks_is_run() -> None:

@@ -32,28 +32,20 @@ EXPECTED_OUTPUT = {
         r"device 1, .*: \d+ calls",
         "200 results came in the order of the jobs, all right",
     ],
-    "on_ray.py": [
-        "the first sum begins with 1 3 5 7 9",
-        "50 sums of a row and its opposite, all begin with 49",
-        "twice 10048 is 20096",
-    ],
 }
 
 
-RUN_ELSEWHERE = {"blobs_on_devices.py", "peer_program.py", "prove_many.py", *GALLERY}
+RUN_ELSEWHERE = {"blobs_on_devices.py", "on_ray.py", "peer_program.py", "prove_many.py", *GALLERY}
 """tests/test_gallery.py, tests/bench/test_peer_program.py, tests/kzg/test_block_of_blobs.py,
-tests/groth16/test_prove_many.py and tests/cluster/test_prove_many.py run them."""
+tests/groth16/test_prove_many.py, tests/cluster/test_page.py and tests/cluster/test_prove_many.py
+run them."""
 
 
 def test_every_example_is_run() -> None:
     assert EXPECTED_OUTPUT.keys() | RUN_ELSEWHERE == {path.name for path in FOLDER.glob("*.py")}
 
 
-ON_A_CLUSTER = pytest.param("on_ray.py", marks=pytest.mark.slow)
-"""It starts a cluster of its own, for 20 seconds; tests/cluster runs the same calls on another."""
-
-
-@pytest.mark.parametrize("name", [*list(EXPECTED_OUTPUT)[:-1], ON_A_CLUSTER])
+@pytest.mark.parametrize("name", EXPECTED_OUTPUT)
 def test_an_example_prints_its_expected_output(name: str) -> None:
     shown = run_example(name)
     for pattern in EXPECTED_OUTPUT[name]:

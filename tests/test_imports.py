@@ -1,5 +1,7 @@
-"""Imports run downward only: a package imports from itself and from the layers below its own. Test
-modules do not import each other. `import gpu_executor` loads few modules."""
+"""Imports run downward only: a package imports from itself and from the layers below its own. No
+two modules of the package import each other, directly or through others. Every import statement
+counts: also those under TYPE_CHECKING and inside functions. Test modules do not import each other.
+`import gpu_executor` loads few modules."""
 
 from __future__ import annotations
 
@@ -7,7 +9,8 @@ import itertools
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -165,11 +168,70 @@ def test_an_import_of_an_exporter_would_be_found(line: str) -> None:
     ]
 
 
+# --- cycles ---
+
+
+def get_file_name(path: Path) -> str:
+    """The dotted name of a file; that of a package ends with `.__init__`."""
+    return ".".join((PACKAGE, *path.relative_to(ROOT).with_suffix("").parts))
+
+
+def find_cycle(imports: Mapping[str, set[str]]) -> list[str]:
+    """The modules of one import cycle, the first one repeated at the end; empty if none."""
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        cycle: list[str] = error.args[1]
+        return cycle[::-1]  # each one imports the next
+    return []
+
+
+def test_no_import_cycle_between_modules() -> None:
+    modules = {get_file_name(path).removesuffix(".__init__"): path for path in ROOT.rglob("*.py")}
+    del modules[PACKAGE]  # imports every public name lazily
+    imports: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        names = [name for _, name in list_imports(get_file_name(path), path.read_text())]
+        # An imported name is a module, or something that is defined in a module.
+        found = {name if name in modules else name.rpartition(".")[0] for name in names}
+        imports[module] = (found & set(modules)) - {module}
+    cycle = find_cycle(imports)
+    assert not cycle, "an import cycle: " + " -> ".join(cycle)
+
+
+def test_a_cycle_would_be_found() -> None:
+    sources = {
+        f"{PACKAGE}.a": "if TYPE_CHECKING:\n    from gpu_executor import b",
+        f"{PACKAGE}.b": "from .c import name",
+        f"{PACKAGE}.c": "def late() -> None:\n    import gpu_executor.a",
+        f"{PACKAGE}.d": "from gpu_executor.c import name",
+    }
+    imports = {
+        module: {
+            name if name in sources else name.rpartition(".")[0]
+            for _, name in list_imports(module, source)
+        }
+        for module, source in sources.items()
+    }
+    cycle = find_cycle(imports)
+    assert set(cycle) == {f"{PACKAGE}.{letter}" for letter in "abc"}
+    assert all(after in imports[before] for before, after in itertools.pairwise(cycle))
+
+
+# --- test modules ---
+
 TESTS = Path(__file__).parent
+MAY_IMPORT_TESTS = re.compile(
+    r"^[ \t]*(?:from|import)\b[^\n]*(?:\([^)]*)?\btest_", flags=re.MULTILINE
+)
+"""In every source that imports a test module, as ruff formats it. To parse all sources would take
+seconds."""
 
 
 def find_test_imports(module: str, source: str) -> list[str]:
     """The imports of test modules in a module under tests/, in words."""
+    if not MAY_IMPORT_TESTS.search(source):
+        return []
     return [
         f"{module}, line {line}: imports {name}"
         for line, name in list_imports(module, source)
@@ -196,10 +258,14 @@ def test_no_test_module_is_imported() -> None:
         "from tests.plan import test_plan",
         "from . import test_plan",
         "from .test_plan import ADD",
+        "def late() -> None:\n    from tests.plan import (\n        ADD,\n        test_plan\n    )",
     ],
 )
 def test_an_import_of_a_test_module_would_be_found(line: str) -> None:
     assert len(find_test_imports("tests.plan.test_batch_plan", line)) == 1
+
+
+# --- what `import gpu_executor` loads ---
 
 
 def list_loaded_modules(statement: str) -> set[str]:

@@ -59,7 +59,8 @@ def installed(distributions: tuple[Path, Path], tmp_path_factory: pytest.TempPat
     folder = tmp_path_factory.mktemp("clean") / "venv"
     venv.create(folder, with_pip=False, symlinks=True)
     (packages,) = folder.glob("lib/python*/site-packages")
-    target = ["--no-deps", "--no-index", "--target", str(packages)]
+    # Only what is imported is compiled, when it is.
+    target = ["--no-deps", "--no-index", "--no-compile", "--target", str(packages)]
     run(sys.executable, "-m", "pip", "install", "--quiet", *target, distributions[0])
     import numpy as np
 
@@ -83,12 +84,9 @@ def test_the_sdist_has_every_file_of_the_package(distributions: tuple[Path, Path
     assert {f"src/{name}" for name in list_package_files()} <= names
 
 
-def test_the_installed_wheel_passes_the_smoke_check(installed: Path) -> None:
+def test_the_installed_wheel_passes_the_check_of_webgpu(installed: Path) -> None:
     where = run(installed, "-c", "import gpu_executor; print(gpu_executor.__file__)").strip()
     assert where.startswith(str(installed.parents[1]))
-    said = run(installed, "-m", "gpu_executor.cli", "smoke")
-    assert said.count("right") == 11
-    assert "wrong" not in said
     assert "right (int64): sums" in run(installed, REPOSITORY / "tools" / "check_webgpu.py")
 
 

@@ -38,9 +38,12 @@ def two_nodes(validation_messages: ValidationMessages) -> Iterator[Cluster]:
     """A Ray cluster of two nodes on this machine, each with its own processes and object store.
 
     Starting the cluster takes seconds, so all tests of the package share it. It is shut down after
-    the package's last test, because Ray's processes would slow down the tests that follow.
+    the package's last test, because Ray's processes would slow down the tests that follow. Its
+    actors are without the validation layer, whose messages no test could read there.
     """
-    cluster = start_cluster()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPU_VALIDATION", "0")
+        cluster = start_cluster()
     ray.init(address=cluster.address)
     yield cluster
     ray.shutdown()

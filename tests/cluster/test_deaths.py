@@ -3,12 +3,9 @@ test_node_watcher.py."""
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import functools
 import os
 import signal
-from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -16,8 +13,7 @@ from typing import Any
 import pytest
 import ray
 
-import gpu_executor as gx
-from gpu_executor.errors import NoDeviceError, WrongResultError
+from gpu_executor.errors import WrongResultError
 from tests.support.jobs import ADD_U32, check_sums, field_jobs, word_jobs
 from tests.support.ray_cluster import (
     FQ_ADD,
@@ -31,19 +27,6 @@ from tests.support.ray_cluster import (
     wait_for_pids,
     wait_until,
 )
-
-
-def make_kernel_acting_once(folder: Path, act: Callable[[], object]) -> gx.Kernel:
-    """A kernel that adds, and calls `act` the first time that an element of `a` is 13."""
-
-    def add(a: Array, b: Array) -> Array:
-        if 13 in a:
-            with contextlib.suppress(FileExistsError):
-                (folder / "done").touch(exist_ok=False)
-                act()
-        return a + b
-
-    return make_kernel(add)
 
 
 def test_results_are_complete_when_an_actor_is_killed(vulkan_executor: RayExecutor) -> None:
@@ -74,16 +57,6 @@ def test_results_are_complete_when_an_actor_is_killed(vulkan_executor: RayExecut
     answered = vulkan_executor.stats().actors[0].answered
     check_sums(vulkan_executor.run_batch(ADD_U32, jobs[100:]), jobs[100:])
     assert vulkan_executor.stats().actors[0].answered > answered
-
-
-def test_results_are_complete_when_a_kernel_ends_its_process(
-    cpu_executor: RayExecutor, tmp_path: Path
-) -> None:
-    jobs, before = [make_pair(number) for number in range(100)], count_deaths(cpu_executor)
-    kernel = make_kernel_acting_once(tmp_path, lambda: os._exit(1))
-    futures = [cpu_executor.submit(kernel, *job) for job in jobs]
-    check_sums([future.result(TIMEOUT_SECONDS) for future in futures], jobs)
-    assert count_deaths(cpu_executor) == before + 1
 
 
 def test_only_the_job_that_kills_its_actors_fails(cpu_executor: RayExecutor) -> None:
@@ -121,27 +94,3 @@ def test_a_device_with_a_wrong_result_is_replaced(
     jobs, before = [make_pair(13, count) for count in range(1, 30)], count_deaths(cpu_executor)
     check_sums(cpu_executor.run_batch(make_kernel(add), jobs), jobs)
     assert count_deaths(cpu_executor) == before + 1
-
-
-def test_jobs_fail_with_the_reason_when_no_device_is_left(
-    one_node: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gpu_executor.cluster.dispatcher.MAX_FAILED_OPENS", 1)
-
-    def die(*_arrays: Array) -> Any:
-        os._exit(1)
-
-    with gx.cluster.RayExecutor("cpu") as executor:
-        for slot in executor._dispatcher.slots:  # the next actors will look for this device
-            removed = dataclasses.replace(slot.placement.candidate, device="a removed device")
-            slot.placement = dataclasses.replace(slot.placement, candidate=removed)
-        futures = [executor.submit(make_kernel(die), *make_pair(number)) for number in range(4)]
-        for future in futures:
-            with pytest.raises(NoDeviceError, match="removed device by cpu is no longer available"):
-                future.result(TIMEOUT_SECONDS)
-        for _ in range(2):
-            with pytest.raises(NoDeviceError, match=r"^job 0: a removed device"):
-                executor.run_batch(ADD_U32, [make_pair(1), make_pair(2)])
-        stats = executor.stats()
-        assert all(actor.quarantined for actor in stats.actors)
-        assert "quarantined" in str(stats)

@@ -31,17 +31,23 @@ from tests.support.ray_cluster import (
 )
 
 
-def test_shutdown_answers_pending_jobs_and_ends_the_actors(two_nodes: Cluster) -> None:
+def test_close_answers_pending_jobs_and_ends_the_actors(one_node: None) -> None:
     jobs = field_jobs(*[20] * 40)
     executor = gx.cluster.RayExecutor("cpu")
     processes = wait_for_pids(executor)
     futures = [executor.submit(FQ_ADD, *job) for job in jobs]
-    executor.shutdown()
+    executor.close()
     check_sums([future.result(0) for future in futures], jobs)
     wait_until(lambda: not any(map(is_alive, processes)))
     executor.shutdown()
-    with pytest.raises(ClosedError):
-        executor.submit(FQ_ADD, *jobs[0])
+    for use in (
+        lambda: executor.submit(FQ_ADD, *jobs[0]),
+        executor.trim,
+        lambda: executor.explain(FQ_ADD, 3),
+        lambda: executor.stream(FQ_ADD, []),
+    ):
+        with pytest.raises(ClosedError, match="is shut down; open another one"):
+            use()
     assert "shut down" in repr(executor)
     assert ray.is_initialized(), "Ray was initialized before the executor"
 
@@ -103,18 +109,20 @@ from gpu_executor.cluster import nodes
 list_alive_nodes = nodes.list_alive_nodes
 nodes.list_alive_nodes = lambda: dict(list(list_alive_nodes().items())[:1])  # one actor is enough
 joined = os.environ["CLUSTER_ADDRESS"]
-first, second = (gx.cluster.RayExecutor("cpu", address=joined) for _ in range(2))
+first = gx.cluster.RayExecutor("cpu", address=joined)
 import ray
 a = np.arange(200_000, dtype=np.uint32)
 kernel = gx.kernels.load("vector_add_u32")
-results = [each.run(kernel, a, a) for each in (first, second)]
+result = first.run(kernel, a, a)
+try:
+    gx.cluster.RayExecutor("cpu", devices=0, address=joined)
+    raise AssertionError("not refused")
+except gx.errors.SettingsError:
+    assert ray.is_initialized(), "the first executor still uses Ray"
+print("actors", *[actor.pid for actor in first.stats().actors])
 first.shutdown()
-assert ray.is_initialized(), "the second executor still uses Ray"
-print("actors", *[actor.pid for actor in second.stats().actors])
-second.shutdown()
-assert not ray.is_initialized(), "the executors joined the cluster, so the last one leaves it"
-for result in results:
-    np.testing.assert_array_equal(result, 2 * a)
+assert not ray.is_initialized(), "the executor joined the cluster, so the last one leaves it"
+np.testing.assert_array_equal(result, 2 * a)
 last = gx.cluster.RayExecutor("cpu", address="local")
 result = last.run(kernel, a, a)
 print("actors", *[actor.pid for actor in last.stats().actors])
@@ -127,7 +135,7 @@ def test_ray_ends_with_the_last_executor_if_an_executor_started_it(
     two_nodes: Cluster, run_python: RunPython
 ) -> None:
     """Results outlive Ray. The interpreter exits while an executor is open with a pending job. The
-    first executors join a cluster, the last one starts Ray."""
+    first executor joins a cluster, the last one starts Ray."""
     done = run_python(OWN_RAY, CLUSTER_ADDRESS=two_nodes.address)
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]

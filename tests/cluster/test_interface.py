@@ -1,5 +1,5 @@
-"""RayExecutor has the interface of a backend, as far as a cluster can: streams, explain, trim and
-close; what it cannot have names the backends that do."""
+"""RayExecutor has the interface of a backend, as far as a cluster can: streams, explain and trim;
+what it cannot have names the backends that do. test_ends.py has `close`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import gpu_executor as gx
 from gpu_executor.errors import (
     ArgumentShapeError,
     ArgumentTypeError,
-    ClosedError,
     NotSupportedError,
 )
 from tests.support.contract_kernels import expect_scaled, ramp, scale
@@ -124,13 +123,3 @@ def test_what_a_cluster_cannot_do_names_the_backends_that_can(cpu_executor: RayE
             use()
     with gx.CpuBackend() as cpu, pytest.raises(ArgumentTypeError, match="is a device array"):
         cpu_executor.run(ADD, cpu.to_device(a), b)
-
-
-def test_close_shuts_down(one_node: None) -> None:
-    executor = gx.cluster.RayExecutor("cpu")
-    future = executor.submit(ADD, *words(3))
-    executor.close()
-    check_sums([future.result()], [words(3)])
-    for use in (executor.trim, lambda: executor.explain(ADD, 3), lambda: executor.stream(ADD, [])):
-        with pytest.raises(ClosedError, match="is shut down; open another one"):
-            use()

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import itertools
 import logging
+import math
 import os
 import signal
 import threading
@@ -31,7 +32,7 @@ from gpu_executor.cluster.nodes import (
     list_alive_nodes,
     request_candidates,
 )
-from gpu_executor.errors import QueueFullError
+from gpu_executor.errors import NoDeviceError, QueueFullError
 from tests.support.jobs import ADD_U32, check_sums, word_jobs
 from tests.support.ray_cluster import (
     LARGE,
@@ -41,6 +42,7 @@ from tests.support.ray_cluster import (
     add_third_node,
     list_alive_actors,
     make_gated_kernel,
+    make_kernel,
     make_pair,
     wait_for_pids,
     wait_until,
@@ -110,51 +112,70 @@ def count_answered(executor: RayExecutor) -> list[int]:
 
 
 def test_a_node_joins_during_a_map_and_is_lost_while_it_has_jobs(
-    two_nodes: Cluster, tmp_path: Path
+    two_nodes: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    kernel, jobs = make_gated_kernel(tmp_path), [make_pair(number) for number in range(60)]
-    large = word_jobs(*[LARGE] * 9)
+    """The executor sees the first node and a third one: two actors are enough."""
+    here = ray.get_runtime_context().get_node_id()
+    hidden = list_alive_nodes().keys() - {here}
+
+    def list_others() -> dict[str, str]:
+        return {node: host for node, host in list_alive_nodes().items() if node not in hidden}
+
+    for module in ("nodes", "node_watcher"):
+        monkeypatch.setattr(f"gpu_executor.cluster.{module}.list_alive_nodes", list_others)
+    kernel, jobs = make_gated_kernel(tmp_path), word_jobs(*[LARGE] * 7)
     with gx.cluster.RayExecutor("cpu") as executor, open_gate_at_exit(tmp_path):
 
         def count_in_flight() -> list[int]:
             return [actor.in_flight for actor in executor.stats().actors]
 
         results = executor.map(kernel, *zip(*jobs, strict=True))
-        wait_until(lambda: all(count_in_flight()))
+        wait_until(lambda: count_in_flight() == [2])
         with add_third_node(two_nodes) as node:
-            # The first two actors are blocked until the new actor has some of the waiting jobs.
-            wait_until(lambda: len(count_in_flight()) == 3 and all(count_in_flight()))
+            # The first actor is blocked until the new one has some of the waiting jobs.
+            wait_until(lambda: len(count_in_flight()) == 2 and all(count_in_flight()))
             (tmp_path / "open").touch()
             check_sums(list(results), jobs)
             stats = executor.stats()
-            assert [actor.joined_later for actor in stats.actors] == [False, False, True]
+            assert [actor.joined_later for actor in stats.actors] == [False, True]
             assert (
                 len({actor.node for actor in stats.actors})
                 == len(set(wait_for_pids(executor)))
-                == 3
+                == 2
             )
-            assert sum(count_answered(executor)) == 60
-            assert stats.actors[2].answered > 0
+            assert sum(count_answered(executor)) == 7
+            assert stats.actors[1].answered > 0
             assert (stats.resent, stats.unanswered) == (0, 0)
             assert str(stats).count("joined later") == 1
             (tmp_path / "open").unlink()
-            futures = [executor.submit(kernel, *job) for job in large]
-            wait_until(lambda: count_in_flight() == [2, 2, 2])
+            futures = [executor.submit(kernel, *job) for job in jobs]
+            wait_until(lambda: count_in_flight() == [2, 2])
             two_nodes.remove_node(node, allow_graceful=False)
             (tmp_path / "open").touch()
-            check_sums([future.result(TIMEOUT_SECONDS) for future in futures], large)
+            check_sums([future.result(TIMEOUT_SECONDS) for future in futures], jobs)
             assert executor.stats().resent == 2
-            assert sum(count_answered(executor)) == 69
-        wait_until(lambda: executor.stats().actors[2].quarantined is not None)
+            assert sum(count_answered(executor)) == 14
+        wait_until(lambda: executor.stats().actors[1].quarantined is not None)
         check_sums(executor.run_batch(ADD_U32, jobs), jobs)
-        assert [actor.quarantined for actor in executor.stats().actors[:2]] == [None, None]
+        assert executor.stats().actors[0].quarantined is None
 
 
 def test_a_new_node_gets_as_many_actors_as_the_others_and_raises_the_in_flight_limit(
-    open_on_first_node: OpenOnFirstNode, tmp_path: Path
+    open_on_first_node: OpenOnFirstNode, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Nodes are listed although no call waits in the dispatcher: the actor has its full share.
-    `map` reads as many calls ahead as may be in flight."""
+    `map` reads as many calls ahead as may be in flight. Ray's head node may be slow or unreachable:
+    replies are handled during the first listing, which fails, and a later one finds the node."""
+    listings, ended, answer = list[float](), list[bool](), threading.Event()
+
+    def nodes() -> dict[str, str]:
+        listings.append(time.monotonic())
+        if len(listings) == 1:
+            ended.append(answer.wait(TIMEOUT_SECONDS))
+            raise ConnectionError("Ray's head node is unreachable")
+        return list_alive_nodes()
+
+    monkeypatch.setattr("gpu_executor.cluster.node_watcher.list_alive_nodes", nodes)
     kernel, read = make_gated_kernel(tmp_path), list[int]()
 
     def endless() -> Iterator[Array]:
@@ -163,6 +184,16 @@ def test_a_new_node_gets_as_many_actors_as_the_others_and_raises_the_in_flight_l
             yield make_pair(number)[0]
 
     with open_on_first_node(devices=2, in_flight=2, when_full="raise") as executor:
+        futures = [executor.submit(kernel, *make_pair(number)) for number in range(2)]
+        wait_until(lambda: len(listings) == 1)
+        (tmp_path / "open").touch()
+        check_sums(
+            [future.result(TIMEOUT_SECONDS) for future in futures],
+            [make_pair(number) for number in range(2)],
+        )
+        assert (len(listings), ended) == (1, [])
+        answer.set()
+        (tmp_path / "open").unlink()
         results = executor.map(kernel, endless(), itertools.repeat(make_pair(0)[1]))
         with pytest.raises(QueueFullError, match="limit of 2 calls"):
             executor.submit(kernel, *make_pair(2))
@@ -185,11 +216,17 @@ def test_a_new_node_gets_as_many_actors_as_the_others_and_raises_the_in_flight_l
         check_sums(
             list(itertools.islice(results, 20)), [make_pair(number) for number in range(1, 21)]
         )
+    assert all(next_one - one > LISTING_SECONDS for one, next_one in itertools.pairwise(listings))
 
 
 def test_jobs_wait_for_a_new_node_when_no_other_device_is_left(
     open_on_first_node: OpenOnFirstNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """When the device of the new node is lost too, they fail with the reason."""
+
+    def die(*_arrays: Array) -> Any:
+        os._exit(1)
+
     monkeypatch.setattr("gpu_executor.cluster.dispatcher.MAX_FAILED_OPENS", 1)
     with open_on_first_node() as executor:
         slot, listings = executor._dispatcher.slots[0], list[float]()
@@ -209,6 +246,17 @@ def test_jobs_wait_for_a_new_node_when_no_other_device_is_left(
         )
         assert "removed device" in (executor.stats().actors[0].quarantined or "")
         assert count_answered(executor) == [0, 1]
+        assert "quarantined" in str(executor.stats())
+        slot = executor._dispatcher.slots[1]
+        slot.placement = remove_device(slot.placement)
+        futures = [executor.submit(make_kernel(die), *make_pair(number)) for number in range(4)]
+        for future in futures:
+            with pytest.raises(NoDeviceError, match="removed device by cpu is no longer available"):
+                future.result(TIMEOUT_SECONDS)
+        for _ in range(2):
+            with pytest.raises(NoDeviceError, match=r"^job 0: a removed device"):
+                executor.run_batch(ADD_U32, [make_pair(1), make_pair(2)])
+        assert all(actor.quarantined for actor in executor.stats().actors)
 
 
 # --- ranks of devices ---
@@ -242,122 +290,65 @@ def test_better_devices_get_all_jobs_until_they_are_lost(
         assert count_answered(executor) == [by_numpy + 30, by_vulkan + 30]
 
 
-def test_a_new_node_with_worse_devices_is_not_used(
-    two_nodes: Cluster,
-    monkeypatch: pytest.MonkeyPatch,
-    log: pytest.LogCaptureFixture,
+# --- new nodes that are not used ---
+
+
+def test_new_nodes_that_cannot_be_used_affect_no_job(
+    two_nodes: Cluster, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(
-        "gpu_executor.cluster.ray_executor.find_placements",
-        lambda *asked: find_placements(*asked)[:1],
-    )
-    monkeypatch.setattr(
-        "gpu_executor.cluster.node_watcher.request_candidates",
-        lambda _, node: request_candidates("cpu", node),
-    )
-    a = np.arange(100_000, dtype=np.uint32)
-    with gx.cluster.RayExecutor("vulkan") as executor:
-        end = time.monotonic() + TIMEOUT_SECONDS
-        while not read_log(log):
-            assert time.monotonic() < end
-            check_sums(executor.run_batch(ADD_U32, [(a, a)] * 8), [(a, a)] * 8)
-        assert len(executor.stats().actors) == 1
-    host = ray.nodes()[0]["NodeManagerHostname"]
-    message = f"node {host} is not used: its best device, NumPy by cpu, ranks below those in use"
-    assert read_log(log) == [(logging.INFO, message)]
-
-
-# --- failures of new nodes ---
-
-
-def test_a_new_device_that_cannot_be_opened_affects_no_job(
-    open_on_first_node: OpenOnFirstNode,
-    monkeypatch: pytest.MonkeyPatch,
-    log: pytest.LogCaptureFixture,
-    tmp_path: Path,
-) -> None:
-    monkeypatch.setattr("gpu_executor.cluster.dispatcher.MAX_FAILED_OPENS", 1)
-
-    def place_on_removed_device(*found: Any) -> Sequence[DevicePlacement]:
-        return list(map(remove_device, create_placements(*found)))
-
-    monkeypatch.setattr(
-        "gpu_executor.cluster.node_watcher.create_placements", place_on_removed_device
-    )
-    jobs = [make_pair(number) for number in range(20)]
-    with open_on_first_node() as executor:
-        futures = [executor.submit(make_gated_kernel(tmp_path), *job) for job in jobs]
-        wait_until(lambda: bool(read_log(log)))
-        time.sleep(5 * LISTING_SECONDS)  # time for another attempt, of which there must be none
-        (tmp_path / "open").touch()
-        check_sums([future.result(TIMEOUT_SECONDS) for future in futures], jobs)
-        assert count_answered(executor) == [20]
-    [(level, text)] = read_log(log)
-    assert level == logging.WARNING
-    assert "a removed device by cpu on" in text
-    assert "open the device: a removed device by cpu is no longer available" in text
-
-
-def test_a_new_node_that_does_not_answer_is_asked_three_times(
-    open_on_first_node: OpenOnFirstNode,
-    monkeypatch: pytest.MonkeyPatch,
-    log: pytest.LogCaptureFixture,
-    tmp_path: Path,
-) -> None:
-    """Ray may list a node before it can reach it. After three failures the node is not used."""
+    """Three nodes join, whose names the second node has here. One has worse devices, and one a
+    device that cannot be opened. One does not answer: Ray may list a node before it can reach it.
+    After three failures the node is not used."""
+    first, second = list_alive_nodes()
+    asked: list[str] = []
 
     @ray.remote(num_cpus=0, max_retries=0)
     def fails() -> None:
         raise ModuleNotFoundError("No module named 'gpu_executor'")
 
-    asked: list[str] = []
-
-    def failing(_backend: str, node: str) -> Any:
+    def request(backend: Any, node: str) -> Any:
         asked.append(node)
-        return fails.remote()
+        if node == "silent":
+            return fails.remote()
+        return request_candidates("cpu" if node == "worse" else backend, second)
 
-    monkeypatch.setattr("gpu_executor.cluster.node_watcher.request_candidates", failing)
-    with open_on_first_node() as executor:
-        future = executor.submit(make_gated_kernel(tmp_path), *make_pair(1))
-        wait_until(lambda: bool(read_log(log)))
-        time.sleep(5 * LISTING_SECONDS)  # time for a fourth query, of which there must be none
-        (tmp_path / "open").touch()
-        check_sums([future.result(TIMEOUT_SECONDS)], [make_pair(1)])
-    assert len(asked) == 3
-    [(level, text)] = read_log(log)
-    assert level == logging.WARNING
-    assert "is not used" in text
-    assert "No module named 'gpu_executor'" in text
+    def place_on_removed_device(_node: str, *found: Any) -> Sequence[DevicePlacement]:
+        return list(map(remove_device, create_placements(second, *found)))
 
-
-def test_replies_are_handled_during_a_slow_listing(
-    open_on_first_node: OpenOnFirstNode, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Ray's head node may be slow or unreachable. A later listing finds the new node."""
-    listings, ended, answer = list[float](), list[bool](), threading.Event()
-
-    def nodes() -> dict[str, str]:
-        listings.append(time.monotonic())
-        if len(listings) == 1:
-            ended.append(answer.wait(TIMEOUT_SECONDS))
-            raise ConnectionError("Ray's head node is unreachable")
-        return list_alive_nodes()
-
-    monkeypatch.setattr("gpu_executor.cluster.node_watcher.list_alive_nodes", nodes)
-    jobs = [make_pair(number) for number in range(20)]
-    with open_on_first_node() as executor:
-        futures = [executor.submit(make_gated_kernel(tmp_path), *job) for job in jobs]
-        wait_until(lambda: len(listings) == 1)
-        (tmp_path / "open").touch()
-        check_sums([future.result(TIMEOUT_SECONDS) for future in futures], jobs)
-        assert (len(listings), ended) == (1, [])
-        answer.set()
-        (tmp_path / "open").unlink()
-        future = executor.submit(make_gated_kernel(tmp_path), *jobs[1])
-        wait_until(lambda: len(executor.stats().actors) == 2)
-        (tmp_path / "open").touch()
-        check_sums([future.result(TIMEOUT_SECONDS)], [jobs[1]])
-    assert all(next_one - one > LISTING_SECONDS for one, next_one in itertools.pairwise(listings))
+    monkeypatch.setattr("gpu_executor.cluster.dispatcher.MAX_FAILED_OPENS", 1)
+    monkeypatch.setattr(
+        "gpu_executor.cluster.ray_executor.find_placements",
+        lambda *given: [each for each in find_placements(*given) if each.node == first],
+    )
+    for name, replacement in {
+        "list_alive_nodes": lambda: {each: each for each in (first, "worse", "broken", "silent")},
+        "request_candidates": request,
+        "create_placements": place_on_removed_device,
+    }.items():
+        monkeypatch.setattr(f"gpu_executor.cluster.node_watcher.{name}", replacement)
+    a, batches, end = np.arange(100_000, dtype=np.uint32), 0, time.monotonic() + TIMEOUT_SECONDS
+    with gx.cluster.RayExecutor("vulkan") as executor:
+        all_logged = math.inf
+        # Then there is time for another attempt, of which there must be none.
+        while time.monotonic() < all_logged + 5 * LISTING_SECONDS:
+            assert time.monotonic() < end
+            check_sums(executor.run_batch(ADD_U32, [(a, a)] * 8), [(a, a)] * 8)
+            batches += 1
+            if len(read_log(log)) >= 3:
+                all_logged = min(all_logged, time.monotonic())
+        assert count_answered(executor) == [8 * batches]
+    assert sorted(asked) == ["broken", "silent", "silent", "silent", "worse"]
+    (broken, silent), (worse,) = (
+        sorted(text for logged, text in read_log(log) if logged == level)
+        for level in (logging.WARNING, logging.INFO)
+    )
+    assert "a removed device by vulkan on broken" in broken
+    assert "open the device: a removed device by vulkan is no longer available" in broken
+    assert silent.startswith("node silent") and "is not used" in silent
+    assert "No module named 'gpu_executor'" in silent
+    assert worse == (
+        "node worse is not used: its best device, NumPy by cpu, ranks below those in use"
+    )
 
 
 def test_shutdown_ends_actors_that_are_still_joining(

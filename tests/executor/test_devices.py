@@ -39,6 +39,10 @@ def small_units(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "UNIT_BYTES", 8192)
 
 
+on_vulkan_and_cpu = pytest.mark.parametrize("two", ["vulkan", "cpu"], indirect=True)
+"""For tests of what the executor does itself, over any backend."""
+
+
 @pytest.fixture(params=["vulkan", "webgpu", "cpu"])
 def two(request: pytest.FixtureRequest) -> Iterator[gx.GpuExecutor]:
     with gx.GpuExecutor(request.param, devices=[0, 0]) as executor:
@@ -84,6 +88,7 @@ def test_a_split_call_keeps_shapes_layouts_and_outputs(two: gx.GpuExecutor) -> N
     check_sums([two.run(FQ_ADD, x, y)], [(x, y)])
 
 
+@on_vulkan_and_cpu
 def test_the_error_of_a_part_is_the_error_of_the_call(two: gx.GpuExecutor) -> None:
     a, b = field_job(3000)
     b[2500] = a[2900] = TOO_LARGE
@@ -117,6 +122,7 @@ def test_batches_and_maps_are_split_and_their_results_are_in_order(two: gx.GpuEx
     assert all(each.calls for each in stats)
 
 
+@on_vulkan_and_cpu
 def test_a_batch_raises_the_error_of_its_first_failed_job(two: gx.GpuExecutor) -> None:
     jobs = [field_job(3, seed) for seed in range(40)]
     jobs[13][0][1] = jobs[35][0][0] = TOO_LARGE
@@ -125,6 +131,7 @@ def test_a_batch_raises_the_error_of_its_first_failed_job(two: gx.GpuExecutor) -
     assert (raised.value.job, raised.value.index) == (13, 1)
 
 
+@on_vulkan_and_cpu
 def test_threads_share_several_devices(two: gx.GpuExecutor) -> None:
     def work(number: int) -> None:
         for turn in range(5):
@@ -225,6 +232,7 @@ def gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DeviceCandidate, "open", reopen)
 
 
+@on_vulkan_and_cpu
 def test_a_quarantined_device_gets_no_more_calls(gone: None, two: gx.GpuExecutor) -> None:
     call_before(two, 1, lose)
     synchronize_devices(two)

@@ -64,7 +64,7 @@ signal.alarm(0)
 signal.signal(signal.SIGALRM, press)
 x = X[:10]
 with gx.GpuExecutor("cpu") as executor:
-    while interrupts < 1000:
+    while interrupts < 500:
         future = None
         try:
             armed = True

@@ -110,14 +110,11 @@ print("parent")
 def test_a_child_cannot_use_the_parents_executor_and_may_open_its_own(
     run_python: RunPython, way: str, options: str
 ) -> None:
-    script = FORK.replace("{options}", options).replace("{metrics}", "False")
+    """The metrics server of a parent does not block its child."""
+    metrics = str(way == "os.fork")
+    script = FORK.replace("{options}", options).replace("{metrics}", metrics)
     forked = FORKED[way].replace("{options}", options)
     check_script(run_python, script + forked + FORK_END, "child parent")
-
-
-def test_the_parents_metrics_server_does_not_block_the_child(run_python: RunPython) -> None:
-    script = FORK.replace("{options}", "'vulkan'").replace("{metrics}", "True")
-    check_script(run_python, script + FORKED["os.fork"] + FORK_END, "child parent")
 
 
 FORKED_OFTEN = """

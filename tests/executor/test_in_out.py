@@ -33,8 +33,9 @@ from tests.support.executors import (
     lose,
     synchronize_devices,
 )
-from tests.support.fault_codes import LOST, code_of, for_every_code
+from tests.support.fault_codes import CODES, LOST, code_of, for_every_code
 from tests.support.jobs import watch
+from tests.support.pairwise import choose_pairwise
 from tests.support.threads import PATIENCE
 from tests.support.vulkan_faults import Fail, fail
 
@@ -42,6 +43,7 @@ __all__ = ["cpu", "executor", "fail", "held"]  # the fixtures
 
 STEP, REVERSE, MOVE = step(), reverse(), move()
 SIZES = (1, 3, 64, 65, 200, 5000)
+PLACES = ("vkQueueSubmit", 1), ("vkWaitSemaphores", 1)
 NOT_RETRIED = "not retried: its output overlaps one of its inputs"
 
 
@@ -86,9 +88,7 @@ def test_a_passed_array_does_not_change(executor: gx.GpuExecutor, way: str) -> N
         assert not np.may_share_memory(result, x)
 
 
-@for_every_code
-@pytest.mark.parametrize("place", [("vkQueueSubmit", 1), ("vkWaitSemaphores", 1)])
-@by_every_way
+@pytest.mark.parametrize(("code", "place", "way"), choose_pairwise(CODES, PLACES, WAYS))
 def test_a_passed_array_does_not_change_in_a_retry(
     vulkan: gx.GpuExecutor, fail: Fail, code: str, place: tuple[str, int], way: str
 ) -> None:

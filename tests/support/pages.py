@@ -55,6 +55,20 @@ def find_expected_output(text: str, blocks: list[ast.Module]) -> dict[int, str]:
     return expected
 
 
+def check_program(page: Path, least_blocks: int, least_values: int) -> None:
+    """Run a page and compare what it prints with what it says."""
+    text = page.read_text()
+    blocks = parse_program(text)
+    expected = find_expected_output(text, blocks)
+    assert len(blocks) >= least_blocks
+    assert len(expected) >= least_values
+    printed: dict[int, str] = {}
+    run_blocks(page, blocks, {"print": make_print(printed)})
+    assert printed.keys() == expected.keys()
+    wrong = {n: printed[n] for n, value in expected.items() if not matches(value, printed[n])}
+    assert wrong == {}
+
+
 def make_print(printed: dict[int, str]) -> Callable[..., None]:
     """A `print` that stores its text under the line of the caller."""
 

@@ -25,7 +25,7 @@ FQ_ADD = gx.kernels.load("bls12_381_fq_add")
 SMALL, LARGE = 1000, 200_000
 """Element counts of arrays that travel inside a message, and that go through the object store."""
 NODE_OPTIONS: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 200 << 20}
-# Ray notices that a node is lost after 2 s, not after 15: a killed node refuses connections
+# Ray notices that a node is lost after 1 s, not after 15: a killed node refuses connections
 # at once. A busy node has the 10 s of Ray's `health_check_timeout_ms` for each answer. Each process
 # that is not started saves a second: the autoscaler, and the monitor that prints actors' logs.
 HEAD_OPTIONS: dict[str, Any] = {
@@ -35,7 +35,7 @@ HEAD_OPTIONS: dict[str, Any] = {
     "_system_config": {
         "health_check_initial_delay_ms": 0,
         "health_check_period_ms": 250,
-        "health_check_failure_threshold": 8,
+        "health_check_failure_threshold": 4,
     },
 }
 TIMEOUT_SECONDS = 180.0
