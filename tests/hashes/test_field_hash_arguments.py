@@ -49,8 +49,7 @@ OWN = [
     pytest.param(gx.fields.MERSENNE31, 24, (4, 3), 5, id="mersenne31"),
     pytest.param(P61, 2, (6, 1), 17, id="61-bits"),
     pytest.param(BN254_FR, 9, (4, 6), 5, id="bn254"),
-    pytest.param(gx.fields.SECP256K1_FQ, 4, (2, 1), 5, id="256-bits"),
-    pytest.param(gx.fields.SECP256K1_FQ, 32, (2, 1), 5, id="256-bits-wide", marks=SLOW),
+    pytest.param(gx.fields.SECP256K1_FQ, 32, (2, 1), 5, id="256-bits", marks=SLOW),
     pytest.param(gx.fields.BLS12_381_FQ, 5, (4, 3), 5, id="381-bits", marks=SLOW),
 ]
 

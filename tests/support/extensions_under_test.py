@@ -15,7 +15,6 @@ from gpu_executor.fields import (
     BABYBEAR,
     BLS12_377_FQ2,
     BLS12_381_FQ2,
-    BN254_FQ2,
     GOLDILOCKS,
     GOLDILOCKS2,
     GOLDILOCKS3,
@@ -44,7 +43,7 @@ ODD_TOWER = ExtensionField(ExtensionField(Field(7), -1), polynomial=((1, 5), (0,
 UNEVEN_TOWER = ExtensionField(ExtensionField(Field(7), -1), (1, 2), 4)
 """4 does not divide 7 - 1: x -> x^7 moves coefficients."""
 EXTENSIONS = [
-    *(BLS12_381_FQ2, BLS12_377_FQ2, BN254_FQ2, GOLDILOCKS2, MERSENNE2, TINY2),
+    *(BLS12_381_FQ2, BLS12_377_FQ2, GOLDILOCKS2, MERSENNE2, TINY2),
     *(TINY3, BABYBEAR4, WIDE4, TOWER, GOLDILOCKS3, CUBIC, FIBONACCI, QUARTIC),
 ]
 """The fields that FLINT has too."""
