@@ -32,7 +32,10 @@ from gpu_executor.bench.sampled import Sampled
 from gpu_executor.cli.commands import commands
 from gpu_executor.groth16.proof_curve import get_proof_curve
 from gpu_executor.vulkan.instance import find_devices
+from tests.groth16.conftest import shared_tables
 from tests.support.benchmark_runs import make_groth16
+
+__all__ = ["shared_tables"]  # a fixture
 
 BN128 = get_proof_curve("bn128")
 LOG = 3
@@ -56,30 +59,16 @@ class MadeProof:
         return proof, public
 
 
-KEYS: dict[str, bytes] = {}
-"""The keys of circuits that were set up: the setup of a key takes lavapipe seconds."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def remember_keys() -> Iterator[None]:
-    make_key = CircuitFiles.make_key
-
-    def make_once(files: CircuitFiles, gpu: gx.PersistentVulkanBackend) -> tuple[float, float]:
-        if str(files) in KEYS:
-            files.zkey.write_bytes(KEYS[str(files)])
-            return 1.0, 1.0
-        taken = make_key(files, gpu)
-        KEYS[str(files)] = files.zkey.read_bytes()
-        return taken
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(CircuitFiles, "make_key", make_once)
-        yield
+@pytest.fixture(autouse=True)
+def quick(shared_tables: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more proofs than a measurement needs."""
+    monkeypatch.setattr(bench, "BUDGET", 0.0)
+    monkeypatch.setattr(bench, "MIN_CALLS", 2)
 
 
 @pytest.fixture(scope="module")
 def made(
-    gpu: gx.PersistentVulkanBackend, tmp_path_factory: pytest.TempPathFactory
+    gpu: gx.PersistentVulkanBackend, shared_tables: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[MadeProof]:
     files = CircuitFiles(BN128, "uniform", LOG, tmp_path_factory.mktemp("circuit"))
     files.make_key(gpu)

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import gpu_executor as gx
-from gpu_executor.bench import kernels
+from gpu_executor.bench import kernel_timing, kernels
 from gpu_executor.bench.kernels import KernelMeasurement, KernelRow, KernelSizes
 from gpu_executor.cli.commands import commands
 from gpu_executor.kernels.catalogue import fma_chain_kernel
@@ -33,7 +33,10 @@ MEASURED = KernelMeasurement(
 )
 
 
-def test_every_call_is_measured_beside_the_roofline(gpu: gx.PersistentVulkanBackend) -> None:
+def test_every_call_is_measured_beside_the_roofline(
+    gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel_timing, "WARM_UP_SECONDS", 0.01)
     found = kernels.measure_kernels(gpu, SMALL, repeats=2)
     assert min(found.f32_flops, found.copy_bytes_per_second) > 0
     assert [(row.kernel, kernels.describe_shapes(row.shapes)) for row in found.rows] == [

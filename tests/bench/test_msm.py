@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.bench import curve_pipelines, msm
+from gpu_executor.bench import curve_pipelines, fields, kernel_timing, msm
+from gpu_executor.bench.fields import FieldSizes
 from gpu_executor.bench.msm import (
     CurveTimes,
     KnownPoints,
@@ -29,6 +30,8 @@ SMALL = make_small(0x30FEFE62D1AA8C9B59EE318A7, 0, 3, 0x30FEFE62D1AAA990CF8733B3
 @pytest.fixture
 def small_curve(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(msm, "get_named", {"SMALL": SMALL}.__getitem__)
+    monkeypatch.setattr(fields, "CPU_SIZES", FieldSizes(256, 256, 64, 4))
+    monkeypatch.setattr(kernel_timing, "WARM_UP_SECONDS", 0.01)
 
 
 @pytest.mark.usefixtures("small_curve")

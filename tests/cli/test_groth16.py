@@ -16,11 +16,11 @@ from gpu_executor.cli import groth16 as command
 from gpu_executor.cli.commands import commands
 from gpu_executor.groth16 import Proof, VerificationKey, public_from_json, verify
 from tests.conftest import RunPython
-from tests.groth16.conftest import snarkjs
+from tests.groth16.conftest import shared_tables, snarkjs
 from tests.support.circuits import DATA, INPUTS, find_data
 from tests.support.snarkjs import Snarkjs
 
-__all__ = ["snarkjs"]  # a fixture
+__all__ = ["shared_tables", "snarkjs"]  # fixtures
 
 ZKEY, WTNS, KEY, PROOF, PUBLIC = (
     str(find_data("multiplier", "bn128", suffix))
@@ -210,7 +210,7 @@ def test_a_setup_is_for_those_who_say_unsafe(tmp_path: Path, shared: list[object
     assert "snarkjs zkey contribute" in refused.output
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("shared_tables")
 def test_a_setup_makes_the_key_of_its_seed(tmp_path: Path) -> None:
     zkey = tmp_path / "multiplier.zkey"
     r1cs = str(find_data("multiplier", "bn128", ".r1cs"))
@@ -256,9 +256,10 @@ print([name for name in heavy if name in sys.modules])
 
 @pytest.mark.slow
 def test_the_command_as_a_user_runs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an executor of its own, which compiles everything again: not the check of the key."""
     monkeypatch.setattr(command, "GpuExecutor", gx.GpuExecutor)
     proof, public = tmp_path / "proof.json", tmp_path / "public.json"
-    shown = run("prove", ZKEY, WTNS, str(proof), str(public), "--verify")
+    shown = run("prove", ZKEY, WTNS, str(proof), str(public), "--verify", "--trusted")
     assert shown.exit_code == 0, shown.output
     check_proof(proof, public)
     refused = run("prove", ZKEY, WTNS, str(proof), str(public), "--device", "no such device")

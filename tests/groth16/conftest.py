@@ -1,4 +1,4 @@
-"""Fixtures of Groth16: snarkjs."""
+"""Fixtures of Groth16: snarkjs, and tables that setups share."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+import gpu_executor as gx
+from tests.support.generator_tables import share_tables
 from tests.support.snarkjs import Snarkjs, find_node
 
 
@@ -17,3 +19,10 @@ def snarkjs() -> Iterator[Snarkjs]:
     opened = Snarkjs()
     yield opened
     opened.close()
+
+
+@pytest.fixture(scope="session")
+def shared_tables(gpu: gx.PersistentVulkanBackend) -> Iterator[None]:
+    """Setups of keys on `gpu` make the multiples of the generators once."""
+    with share_tables(gpu):
+        yield

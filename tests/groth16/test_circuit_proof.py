@@ -18,6 +18,7 @@ BN254_ORDER = 218882428718392752222464057452572750885483644004160343436982041865
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("shared_tables")
 def test_the_proofs_of_the_circuits_are_valid(
     gpu: gx.PersistentVulkanBackend,
     tmp_path: Path,

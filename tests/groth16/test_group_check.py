@@ -77,14 +77,13 @@ def test_the_number_of_sums(prime: int, bits: int, sums: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "group",
-    [GROUPS[0], *(pytest.param(each, marks=pytest.mark.slow) for each in GROUPS[1:])],
-    ids=str,
+    "group", [GROUPS[0], pytest.param(GROUPS[1], marks=pytest.mark.slow)], ids=str
 )
 def test_one_point_outside_is_found(
     gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch, group: Curve
 ) -> None:
-    """A point of the smallest prime's order, added to one of the points."""
+    """A point of the smallest prime's order, added to one of the points. BN254 G2 is over an
+    extension, with factors of 16 bits; BLS12-381 G1 is over the prime, with 8 bits."""
     monkeypatch.setattr(group_check, "LEAST_POINTS", 1)
     arithmetic, device, count = get_arithmetic(group.key), gpu.array_device, 12
     prime, draw = SMALLEST_PRIMES[group.name], random.Random(1)

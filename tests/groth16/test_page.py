@@ -22,6 +22,7 @@ OPENERS = (
 
 
 @pytest.mark.parametrize(("name", "assertions"), [("groth16.md", 7), ("api/groth16.md", 1)])
+@pytest.mark.usefixtures("shared_tables")
 @pytest.mark.slow
 def test_the_code_of_the_page_runs(
     name: str,

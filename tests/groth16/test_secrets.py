@@ -23,6 +23,7 @@ from gpu_executor.groth16.blinding import Blinding
 from gpu_executor.groth16.proof_curve import get_proof_curve
 from gpu_executor.vulkan.command_stream import CommandStream
 from tests.support.circuits import BLINDING, find_data
+from tests.support.generator_tables import forget_tables
 from tests.support.memory_dumps import (
     WindowWatch,
     contains,
@@ -91,6 +92,7 @@ class Traces:
 
 @pytest.fixture
 def traces(gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch) -> Traces:
+    forget_tables()  # so that there is less memory to read
     gc.collect()
     gpu.synchronize()
     gpu.trim()

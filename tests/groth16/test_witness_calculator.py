@@ -45,8 +45,13 @@ def check_equal(
     return witness
 
 
-@pytest.mark.parametrize("curve", CURVES)
-@pytest.mark.parametrize("name", [name for name in INPUTS if name != "merkle"])
+@pytest.mark.parametrize(
+    ("name", "curve"),
+    [
+        *((name, "bn128") for name in INPUTS if name != "merkle"),
+        *((name, "bls12381") for name in ("rows", "arrays", "no_inputs")),
+    ],
+)
 def test_the_file_is_snarkjs_s(snarkjs: Snarkjs, name: str, curve: str, tmp_path: Path) -> None:
     check_equal(snarkjs, name, curve, INPUTS[name], tmp_path)
 

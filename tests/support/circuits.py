@@ -27,7 +27,7 @@ INPUTS: dict[str, dict[str, Any]] = {
     "rows": {"x": [i * i - 1000 for i in range(300)], "y": 123456789},
     "arrays": {"weights": [3, -4, 16], "values": [[1, 2, 3], [-1, 1 << 300, 0]]},
     "no_inputs": {},
-    "merkle": {"leaf": 42, "siblings": [10, 11, 12, 13], "sides": [0, 1, 1, 0]},
+    "merkle": {"leaf": 42, "siblings": [10, 11], "sides": [0, 1]},
 }
 """Inputs of each circuit that snarkjs takes too. Circuits with buses, and those that fail, are
 not here."""

@@ -30,4 +30,4 @@ template MerklePath(depth) {
     root <== hashes[depth - 1].out;
 }
 
-component main = MerklePath(4);
+component main = MerklePath(2);
