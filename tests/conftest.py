@@ -162,8 +162,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: places.get(find_group(item.nodeid), len(LONG)))
 
 
+def pytest_collection() -> None:
+    """Collect tests without garbage collection, which would find next to nothing."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Exclude the thousands of collected tests from garbage collection: they live to the end."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 

@@ -8,7 +8,7 @@ import json
 import pkgutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -33,7 +33,7 @@ from gpu_executor.compile_report.report import (
 from gpu_executor.compile_report.workload import RecordedPipeline, RecordingDevice
 from gpu_executor.curves.parameters import get_named
 from gpu_executor.kernels.curves import curve_kernel
-from gpu_executor.kernels.modules import SpecId, get_module_names
+from gpu_executor.kernels.modules import get_module_names
 from gpu_executor.ops.operation import Operation
 from tests.support.plans import describe_device
 
@@ -146,106 +146,66 @@ def list_operations() -> Iterator[Operation[..., object]]:
                     yield value
 
 
-CHOSEN_SPILLS = {
-    *("wide_fold", "f64_limbs_fold", "goldilocks_fold"),
-    *("wide_poseidon", "f64_limbs_poseidon"),
-}
-"""Kernels that operations use although they keep numbers in memory, on both GPUs."""
-
-
 COMPILE_SOME = """
-import json, os, runpy
+import runpy
 from gpu_executor.compile_report import null_hardware
-from tests.compile_report.test_report import is_representative, list_operations
+from tests.compile_report.test_report import list_operations, select_demanding
 
 def record_some(info):
     device = record(info)
     left_out = set(list_operations()) - device.operations
     assert not left_out, left_out
-    items = [item for item in device.requests.items() if is_representative(item[1])]
-    places = json.loads(os.environ["PLACES"])
-    device.requests = dict(items if places is None else [items[at] for at in places])
+    device.requests = select_demanding(device.requests)
     return device
 
 record, null_hardware.record_workload = null_hardware.record_workload, record_some
 runpy.run_module("gpu_executor.compile_report", run_name="__main__")
 """
-"""The process of the command, which compiles the representative pipelines at some places, or all of
-them. It fails if the workload leaves out an operation."""
+"""The process of the command, which compiles one pipeline of each module. It fails if the workload
+leaves out an operation."""
 
 
-def is_representative(request: RecordedPipeline) -> bool:
-    """Whether a pipeline is compiled here. Those on points are, of curves with numbers of as many
-    words, for one curve; folds for the fewest and the most values. The command has all: 1,340
-    pipelines, of which those that are left out take a fifth of the time."""
-    if request.module.startswith("curve"):
-        return any(name in request.kernel.name for name in ("bls12_381", "bn254"))
-    if request.module.endswith("_fold"):
-        log_arity = dict(request.kernel.constants)[SpecId.LOG_ARITY]
-        return log_arity in (1, 3 if "f64" in request.module else 4)
-    return True
+def select_demanding(
+    requests: Mapping[Hashable, RecordedPipeline],
+) -> dict[Hashable, RecordedPipeline]:
+    """One pipeline of each module: that of BLS12-381 on points, which has the longest numbers with
+    a pairing, and else the last, as workloads go from small to large. The command has all, which
+    take four times as long."""
+    chosen: dict[str, Hashable] = {}
+    for key, request in requests.items():
+        before = chosen.get(request.module)
+        if before is None or "bls12_381" not in requests[before].kernel.name:
+            chosen[request.module] = key
+    return {key: requests[key] for key in chosen.values()}
 
 
-def compile_some(family: str, places: Sequence[int] | None) -> FamilyReport:
-    environment = {**make_environment(family, find_driver()), "PLACES": json.dumps(places)}
+def compile_some(family: str) -> FamilyReport:
+    environment = make_environment(family, find_driver())
     command = [sys.executable, "-W", "error", "-c", COMPILE_SOME]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return parse_report(family, done.stdout)
 
 
-@pytest.fixture(scope="module")
-def of_navi21() -> FamilyReport:
-    return compile_some("navi21", None)
+@pytest.fixture(scope="module", params=["navi21", "vega10"])
+def compiled(request: pytest.FixtureRequest) -> FamilyReport:
+    """Another generation has other instructions and more registers for scalars."""
+    return compile_some(request.param)
 
 
 @pytest.mark.slow
-def test_every_module_compiles_for_navi21_and_spills_only_where_that_is_expected(
-    of_navi21: FamilyReport,
+def test_every_module_compiles_and_spills_only_where_that_is_expected(
+    compiled: FamilyReport,
 ) -> None:
-    assert summarize([of_navi21]).is_good
-    assert {each.module for each in of_navi21.pipelines} == set(get_module_names().values())
-    chosen = {each.module for each in of_navi21.pipelines if each.spills and each.chosen}
-    assert chosen == CHOSEN_SPILLS
-    spilling = {each.module for each in of_navi21.pipelines if each.spills}
-    expected = set(EXPECTED_SPILLS) - {"sha256_fixed"}  # that one on vega10 alone
+    assert summarize([compiled]).is_good
+    assert {each.module for each in compiled.pipelines} == set(get_module_names().values())
+    spilling = {each.module for each in compiled.pipelines if each.spills}
+    expected = set(EXPECTED_SPILLS) - ({"sha256_fixed"} if compiled.family == "navi21" else set())
     assert spilling == expected, "a module that spills no more stays listed"
 
 
-def list_demanding(report: FamilyReport) -> list[int]:
-    """The places of the pipelines that have most instructions or scratch memory of their module:
-    what another compiler fails at or spills first. Variants for comparison are compared on the
-    first family; those with f64 limbs are, as AMD's devices do not choose them."""
-    by_module: dict[str, list[int]] = {}
-    for at, each in enumerate(report.pipelines):
-        if each.chosen and "f64" not in each.module:
-            by_module.setdefault(each.module, []).append(at)
-    rows = report.pipelines
-    largest = [max(at, key=lambda at: rows[at].instructions) for at in by_module.values()]
-    spilling = [max(at, key=lambda at: rows[at].scratch_bytes) for at in by_module.values()]
-    return sorted({*largest, *(at for at in spilling if rows[at].spills)})
-
-
 @pytest.mark.slow
-def test_operations_use_every_module_but_variants_for_comparison(of_navi21: FamilyReport) -> None:
-    chosen = {each.module for each in of_navi21.pipelines if each.chosen}
+def test_operations_use_every_module_but_variants_for_comparison(compiled: FamilyReport) -> None:
+    chosen = {each.module for each in compiled.pipelines if each.chosen}
     variants = set(get_module_names().values()) - chosen
     assert {"curve2_accumulate", "curve1_f64_accumulate"} <= variants
     assert all(each.startswith(("curve1_", "curve2_", "strided_copy_parts")) for each in variants)
-
-
-@pytest.mark.slow
-def test_the_most_demanding_pipelines_of_each_module_compile_for_vega10(
-    of_navi21: FamilyReport,
-) -> None:
-    """Another generation has other instructions and more registers for scalars; what needs few of
-    them on the first family has them here too."""
-    places = list_demanding(of_navi21)
-    report = compile_some("vega10", places)
-    assert [(each.module, each.kernel, each.chosen) for each in report.pipelines] == [
-        (each.module, each.kernel, each.chosen)
-        for each in (of_navi21.pipelines[at] for at in places)
-    ]
-    assert not [each for each in report.pipelines if each.error]
-    spilling = {each.module for each in report.pipelines if each.spills}
-    expected = {"sha256_fixed", *(name for name in CHOSEN_SPILLS if "f64" not in name)}
-    assert spilling == expected, "a module that spills no more stays listed"
