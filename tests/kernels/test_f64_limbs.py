@@ -41,26 +41,30 @@ from tests.support.f64_emulation import compile_emulated
 FR = BLS12_381_FR.prime
 FULL416 = Prime("full 416 bits", 2**416 - 435)
 """Exactly 8 limbs of 52 bits and exactly 13 words."""
+FULL104 = Prime("full 104 bits", 2**104 - 17)
+"""Exactly 2 limbs of 52 bits."""
+TWO_LIMBS = Prime("53 bits", 2**52 + 21)
 PRIMES = [
     *(FR, Field(2**256 - 2**32 - 977).prime, gx.fields.BLS12_381_FQ.prime),
     Prime("full 32 bits", 2**32 - 5),
-    Prime("53 bits", 2**52 + 21),
+    TWO_LIMBS,
     Prime("full 64 bits", 2**64 - 59),
     Prime("full 96 bits", 2**96 - 17),
     Prime("full 224 bits", 2**224 - 63),
     FULL416,
     Prime("601 bits", 2**600 + 187),  # 19 words, 12 limbs: the maximum
 ]
-# lavapipe takes seconds to compile products of many limbs, so operations that share the code of a
-# product are tested with two primes.
-CALLS = [(prime, operation) for prime in PRIMES for operation in ("mul", "square")]
-CALLS += [(prime, operation) for prime in (FR, PRIMES[4]) for operation in ("fma", *CONVERSIONS)]
+# lavapipe takes seconds to compile products of many limbs, so squares are tested with one limb,
+# with even and odd numbers of them and with full ones, and operations that share the code of a
+# product with two limbs.
+CALLS = [(prime, "mul") for prime in PRIMES]
+CALLS += [(prime, "square") for prime in (FR, PRIMES[3], TWO_LIMBS, FULL104)]
+CALLS += [(TWO_LIMBS, operation) for operation in ("fma", *CONVERSIONS)]
 on_every_call = pytest.mark.parametrize(
     ("prime", "operation"), CALLS, ids=[f"{prime.name}-{name}" for prime, name in CALLS]
 )
-# 416 bits fill 8 limbs, so powers have 9; 64 and 256 bits fill their words.
-POWER_PRIMES = [FR, PRIMES[1], *PRIMES[3:6], FULL416]
-on_two = pytest.mark.parametrize("prime", [FR, PRIMES[4]], ids=lambda prime: prime.name)
+# 104 bits fill 2 limbs, so powers have 3; 64 and 256 bits fill their words.
+POWER_PRIMES = [*PRIMES[1:2], *PRIMES[3:6], FULL104]
 
 
 def load_emulated(module: str) -> bytes:
@@ -126,11 +130,10 @@ def test_powers_are_exact(
         assert words.to_ints(prime, result) == expected
 
 
-@on_two
 def test_inverses_and_running_products_are_exact(
-    gpu: gx.PersistentVulkanBackend, device: DeviceMemory, prime: Prime
+    gpu: gx.PersistentVulkanBackend, device: DeviceMemory
 ) -> None:
-    field = Field(prime.modulus)
+    prime, field = TWO_LIMBS, Field(TWO_LIMBS.modulus)
     values = draw_elements(prime, 5000, 3)  # more than are inverted singly
     x = gpu.to_device(field.encode(values))
     inverses = [pow(value, -1, prime.modulus) if value else 0 for value in values]
@@ -145,26 +148,27 @@ def test_inverses_and_running_products_are_exact(
 def test_polynomials_are_evaluated_exactly(
     gpu: gx.PersistentVulkanBackend, device: DeviceMemory
 ) -> None:
-    coefficients, points = draw_elements(FR, 100, 1), draw_elements(FR, 50, 2)
-    x, at = (gpu.to_device(BLS12_381_FR.encode(each)) for each in (coefficients, points))
+    prime, field = TWO_LIMBS, Field(TWO_LIMBS.modulus)
+    coefficients, points = draw_elements(prime, 100, 1), draw_elements(prime, 50, 2)
+    x, at = (gpu.to_device(field.encode(each)) for each in (coefficients, points))
     values = [
-        sum(c * pow(point, i, FR.modulus) for i, c in enumerate(coefficients)) % FR.modulus
+        sum(c * pow(point, i, prime.modulus) for i, c in enumerate(coefficients)) % prime.modulus
         for point in points
     ]
-    assert BLS12_381_FR.poly_eval(x, at).ints().tolist() == values
-    rows = gpu.to_device(BLS12_381_FR.encode([coefficients[:64], coefficients[36:]]))
+    assert field.poly_eval(x, at).ints().tolist() == values
+    rows = gpu.to_device(field.encode([coefficients[:64], coefficients[36:]]))
     assert isinstance(rows.data, DeviceArray)
-    found = FieldArray(BLS12_381_FR, evaluate_rows(FR, rows.data, points[:2]), BLS12_381_FR.form)
+    found = FieldArray(field, evaluate_rows(prime, rows.data, points[:2]), field.form)
     assert found.tolist() == [
-        sum(c * pow(point, i, FR.modulus) for i, c in enumerate(row)) % FR.modulus
+        sum(c * pow(point, i, prime.modulus) for i, c in enumerate(row)) % prime.modulus
         for row, point in zip((coefficients[:64], coefficients[36:]), points, strict=False)
     ]
 
 
-@on_two
 def test_chains_of_products_are_exact(
-    gpu: gx.PersistentVulkanBackend, device: DeviceMemory, prime: Prime
+    gpu: gx.PersistentVulkanBackend, device: DeviceMemory
 ) -> None:
+    prime = TWO_LIMBS
     a, b = draw_elements(prime, 300, 1), draw_elements(prime, 300, 2)
     kernel = mont_mul_chain_kernel(prime, 6, f64_limbs=True)
     found = gpu.run(kernel, words.from_ints(prime, a), words.from_ints(prime, b))
@@ -173,12 +177,19 @@ def test_chains_of_products_are_exact(
     assert words.to_ints(prime, found) == exact
 
 
+def find_nonresidue(modulus: int) -> int:
+    return next(each for each in range(2, 100) if pow(each, modulus // 2, modulus) != 1)
+
+
 def test_products_in_an_extension_are_exact(
     gpu: gx.PersistentVulkanBackend, device: DeviceMemory
 ) -> None:
-    field = gx.ExtensionField(gx.fields.BLS12_381_FQ, 2**200 + 3)
+    field = gx.ExtensionField(Field(TWO_LIMBS.modulus), find_nonresidue(TWO_LIMBS.modulus))
     edges = limb_edges(field.prime)[:30]
-    a, b = field.encode([(x, y) for x in edges for y in edges[:4]]), field.random(120, seed=1)
+    a, b = (
+        field.encode([(x, y) for x in edges for y in edges[:4]]),
+        field.random(len(edges) * 4, seed=1),
+    )
     kernels = [passes.scan_kernel(field.prime, "extension_products", f64_limbs=f) for f in (0, 1)]
     assert kernels[0].digest != kernels[1].digest
     found = gpu.to_device(a) * gpu.to_device(b)

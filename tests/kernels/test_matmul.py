@@ -141,7 +141,7 @@ def test_products_of_floats_are_accurate(backend: Backend, m: int, n: int, k: in
     assert (np.abs(result - wide[0] @ wide[1]) <= 2 * k * 2.0**-24 * scale).all()
 
 
-@pytest.mark.parametrize(("m", "n", "k"), [(70_000, 1, 20), (1, 70_000, 20), (140_000, 1, 1)])
+@pytest.mark.parametrize(("m", "n", "k"), [(70_000, 1, 20), (1, 70_000, 20)])
 def test_long_products_are_exact(backend: Backend, m: int, n: int, k: int) -> None:
     a, b = draw_matrices(m, n, k)
     np.testing.assert_array_equal(backend.run(MATMUL_U32, a, b), a @ b)
@@ -182,9 +182,7 @@ def test_tiles_are_spread_over_two_dimensions_of_the_grid(backend: Backend) -> N
             np.testing.assert_array_equal(backend.run(kernel, a, b), a @ b)
 
 
-@pytest.mark.parametrize(
-    ("m", "n", "tile"), [(3, 5, LARGE), (3, 5, SMALL), (3, 5, TALL), (3, 5, WIDE), (1, 1, (1, 1))]
-)
+@pytest.mark.parametrize(("m", "n", "tile"), [(3, 5, LARGE), (3, 5, TALL), (1, 1, (1, 1))])
 def test_the_deepest_slice_is_within_the_iterations_that_lavapipe_allows(
     backend: Backend, m: int, n: int, tile: tuple[int, int]
 ) -> None:

@@ -247,8 +247,15 @@ SHIFTS = [
 ]
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("options", [("-O",), ("-O0",)], ids=str)
+on_both_levels = pytest.mark.parametrize(
+    ("form", "options"),
+    [(form, ("-O" if at % 2 else "-O0",)) for at, form in enumerate(FORMS)]
+    + [("pairs of words", ("-O",))],
+    ids=str,
+)
+
+
+@on_both_levels
 def test_arithmetic(gpu: gx.PersistentVulkanBackend, form: str, options: tuple[str, ...]) -> None:
     cases = ARITHMETIC + COMPARISONS + SHIFTS
     check(gpu, form, cases, options=options)
@@ -362,7 +369,6 @@ STRUCTURED: list[tuple[str, Expected]] = [
 ]
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("options", [("-O",), ("-O0",)], ids=str)
+@on_both_levels
 def test_structures(gpu: gx.PersistentVulkanBackend, form: str, options: tuple[str, ...]) -> None:
     check(gpu, form, STRUCTURED, head=STRUCTURES, before=BEFORE, options=options)

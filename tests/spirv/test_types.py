@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +44,15 @@ def read_buffer(
     return found.buffers[0]
 
 
+def declare_blocks(blocks: Iterable[tuple[str, str]]) -> str:
+    """Buffers of these members and layouts in one shader: a start of glslc takes a tenth of a
+    second."""
+    return "".join(
+        f"layout({layout}, binding = {at}) buffer B{at} {{ {members} }} b{at};\n"
+        for at, (members, layout) in enumerate(blocks)
+    )
+
+
 ELEMENTS = {
     "float": "f4", "double": "f8", "float16_t": "f2", "int": "i4", "uint": "u4", "int8_t": "i1",
     "uint8_t": "u1", "int16_t": "i2", "uint16_t": "u2", "int64_t": "i8", "uint64_t": "u8",
@@ -54,9 +64,8 @@ ELEMENTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("members", "layout", "used"),
-    [
+def test_padding_of_elements() -> None:
+    cases = [
         ("float x[];", "std430", ""),
         ("vec4 x[];", "std430", ""),
         ("S x[];", "std430", "4+ 4- 12+ 4-"),
@@ -69,13 +78,13 @@ ELEMENTS = {
         ("T x[];", "std430", "4+ 4+ 8- 12+ 4- 12+ 4-"),
         ("vec3 x;", "std430", ""),
         ("uint a; dvec2 b;", "std430", "4+ 12- 16+"),
-    ],
-)
-def test_padding_of_elements(members: str, layout: str, used: str) -> None:
+    ]
     structs = "struct S { uint a; vec2 b; float c; }; struct T { float a[2]; vec3 b[2]; };"
-    found = read_buffer(members, structs, layout)
-    runs = [(int(run[:-1]), run[-1] == "+") for run in used.split()]
-    assert found.used == b"".join(bytes([number]) * count for count, number in runs)
+    found = read(structs + declare_blocks((members, layout) for members, layout, _ in cases))
+    for buffer, (members, layout, used) in zip(found.buffers, cases, strict=True):
+        runs = [(int(run[:-1]), run[-1] == "+") for run in used.split()]
+        expected = b"".join(bytes([number]) * count for count, number in runs)
+        assert buffer.used == expected, (members, layout)
 
 
 def test_elements_of_arrays() -> None:
@@ -188,27 +197,32 @@ def test_a_block_of_plain_members_is_one_structure() -> None:
     assert found.element.names == ("position", "mass", "tags", "age")
 
 
-@pytest.mark.parametrize(
-    ("members", "before", "layout"),
-    [
-        ("uint n; float data[];", "", "{ uint n @0; float data[] @4 stride 4; }"),
-        ("layout(offset = 16) float x[];", "", "{ float x[] @16 stride 4; }"),
-        (
-            "Node n[];",
-            "layout(buffer_reference) buffer Node { uint x; };",
-            "{ Node reference n[] @0 stride 8; }",
+def test_layouts_that_no_dtype_has() -> None:
+    node = "layout(buffer_reference) buffer Node { uint x; };"
+    layouts = {
+        "uint n; float data[];": "{ uint n @0; float data[] @4 stride 4; }",
+        "layout(offset = 16) float x[];": "{ float x[] @16 stride 4; }",
+        "Node n[];": "{ Node reference n[] @0 stride 8; }",
+        "layout(row_major) mat2x3 m; mat3 q[2]; float x[];": (
+            "{ row_major mat2x3 m @0 stride 8; mat3 q[2] @32 stride 48, 16; "
+            "float x[] @128 stride 4; }"
         ),
-        ("layout(row_major) mat2x3 m; mat3 q[2]; float x[];", "",
-         "{ row_major mat2x3 m @0 stride 8; mat3 q[2] @32 stride 48, 16; "
-         "float x[] @128 stride 4; }"),
-    ],
-)  # fmt: skip
-def test_layouts_that_no_dtype_has(members: str, before: str, layout: str) -> None:
-    found = read_buffer(members, before)
-    assert (found.element, found.length, found.layout) == (None, None, layout)
+    }
+    found = read(node + declare_blocks((members, "std430") for members in layouts))
+    for buffer, layout in zip(found.buffers, layouts.values(), strict=True):
+        assert (buffer.element, buffer.length, buffer.layout) == (None, None, layout)
 
 
 TAIL = {"names": ["y", "tail"], "formats": ["3f4", "u8"], "offsets": [0, 32], "itemsize": 40}
+
+
+SIZED = [
+    "float x[N];",
+    "float x[2 * N + M];",
+    "dvec2 x[N];",
+    "uint head; float y[N];",
+    "float y[N]; uint64_t tail;",
+]
 
 
 @pytest.mark.parametrize(
@@ -226,7 +240,8 @@ def test_lengths_that_are_specialization_constants(
     members: str, constants: dict[int, int], dtype: Any, length: int
 ) -> None:
     before = "layout(constant_id = 0) const uint N = 8; layout(constant_id = 1) const uint M = 2;"
-    found = read_buffer(members, before, constants=constants)
+    blocks = declare_blocks((each, "std430") for each in SIZED)
+    found = read(before + blocks, constants=constants).buffers[SIZED.index(members)]
     assert found.element is not None
     assert have_same_layout(found.element, np.dtype(dtype))
     assert found.length == length
@@ -340,7 +355,7 @@ def make_struct(rng: random.Random, std140: bool) -> tuple[str, np.dtype[Any]]:
     return text, dtype
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("layout", ["std430", "std140"])
 def test_random_structs_have_the_layout_of_their_rules(layout: str, seed: int) -> None:
     rng = random.Random(seed)

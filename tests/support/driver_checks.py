@@ -85,6 +85,14 @@ def check_commitment(backend: Backend, folder: Path) -> None:
     assert found == multiply_generator(evaluate_at_secret(blob))
 
 
+def check_decoding(backend: Backend) -> None:
+    """Read points from their compressed bytes, with square roots on the device."""
+    curve = gx.curves.SECP256K1
+    points = curve.generator * [*range(1, 20), curve.order - 1]
+    found = curve.from_bytes(points.to_bytes(), device=backend)
+    assert (found.to_host() == points).all()
+
+
 def check_readme(opening: str) -> None:
     """Run README's program with another way to open its executor; compare what it prints."""
     text = (REPOSITORY / "README.md").read_text()

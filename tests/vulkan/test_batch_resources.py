@@ -27,6 +27,7 @@ from tests.support.jobs import (
     watch,
     word_jobs,
 )
+from tests.support.pairwise import choose_pairwise
 from tests.support.resource_counts import count_resources
 from tests.support.threads import THREADS, in_threads
 
@@ -36,9 +37,10 @@ STEADY = (5, 0, 100, 64, 250)
 """Six chunks: a slot has commands for eight at once, and each mapped array needs its own."""
 
 
-@on_both_paths
-@pytest.mark.parametrize("depth", [1, 2, 3, 16])
-@pytest.mark.parametrize("where", ["plain", "mapped", "mapped in place"])
+@pytest.mark.parametrize(
+    ("where", "depth", "device_local"),
+    choose_pairwise(("plain", "mapped", "mapped in place"), (1, 2, 3, 16), (True, False)),
+)
 def test_a_repeated_batch_allocates_records_and_compiles_nothing(
     fresh_gpu: OpenGpu, device_local: bool, depth: int, where: str
 ) -> None:
@@ -57,10 +59,10 @@ def test_a_repeated_batch_allocates_records_and_compiles_nothing(
 
     run()
     before = count_resources(gpu)
-    for _ in range(5):
+    for _ in range(3):
         run()
     assert count_resources(gpu) == before
-    assert gpu.stats().slots.hits == 5 * depth
+    assert gpu.stats().slots.hits == 3 * depth
 
 
 @on_both_paths
@@ -81,7 +83,7 @@ def test_batches_of_many_threads_are_exact(fresh_gpu: OpenGpu, limit: int | None
 
     def work(number: int) -> None:
         draw = random.Random(number)
-        for _ in range(12):
+        for _ in range(8):
             jobs = draw.choice(batches)
             results = gpu.run_batch(
                 FQ_ADD if jobs[0][0].ndim == 2 else ADD_U32,
@@ -95,7 +97,7 @@ def test_batches_of_many_threads_are_exact(fresh_gpu: OpenGpu, limit: int | None
     stats = gpu.stats()
     assert stats.slots.in_use == 0
     assert stats.descriptors.sets_used <= MAX_RECORDINGS * stats.slots.idle
-    assert stats.calls >= THREADS * 12
+    assert stats.calls >= THREADS * 8
     assert limit is None or stats.memory.bytes_held <= limit
 
 

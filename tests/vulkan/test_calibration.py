@@ -322,7 +322,7 @@ def test_calibration_leaves_nothing_behind(tmp_path: Path) -> None:
     assert set(threading.enumerate()) <= threads
 
 
-@pytest.mark.parametrize(("waits", "times"), [(0, 1), (4, 1), (4, 3), (40, 2), (100, 2), (200, 1)])
+@pytest.mark.parametrize(("waits", "times"), [(0, 1), (4, 3), (40, 2), (200, 1)])
 def test_ctrl_c_during_calibration_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: int, times: int
 ) -> None:

@@ -173,8 +173,10 @@ def test_operations_see_the_copies(open_gpu: OpenOne) -> None:
     assert np.array_equal(total.numpy(), expected)
 
 
-@pytest.mark.parametrize("interrupted", ["waits", "submissions", "handed over"])
-@pytest.mark.parametrize("times", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("interrupted", "times"),
+    [("waits", 1), ("waits", 3), ("submissions", 1), ("submissions", 2), ("handed over", 3)],
+)
 def test_an_interrupt_frees_nothing_in_use(
     open_gpu: OpenOne,
     monkeypatch: pytest.MonkeyPatch,

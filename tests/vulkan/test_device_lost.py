@@ -14,7 +14,7 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.vulkan import binding, slot_commands
 from gpu_executor.vulkan.binding import vk
-from tests.conftest import OpenGpu, on_both_paths
+from tests.conftest import OpenGpu
 from tests.support.jobs import ADD_U32, FQ_ADD, check_sums, field_jobs, word_jobs
 from tests.support.ring_backends import MUCH, in_time
 
@@ -157,8 +157,9 @@ def test_a_device_may_be_lost_in_the_middle_of_a_call(
     in_time(used.gpu.close)
 
 
-@wherever_it_is_noticed
-@pytest.mark.parametrize("after", [4, 40])
+@pytest.mark.parametrize(
+    ("name", "after"), [("vkQueueSubmit", 4), ("vkWaitSemaphores", 40)], ids=["submit", "wait"]
+)
 def test_a_device_may_be_lost_during_calibration(
     check_no_leaks: None, fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, name: str, after: int
 ) -> None:
@@ -215,8 +216,9 @@ def test_the_error_names_what_was_in_flight(
     assert lose.happened
 
 
-@wherever_it_is_noticed
-@pytest.mark.parametrize("depth", [2, 16])
+@pytest.mark.parametrize(
+    ("name", "depth"), [("vkQueueSubmit", 2), ("vkWaitSemaphores", 16)], ids=["submit", "wait"]
+)
 def test_an_open_stream_does_not_block_closing_a_lost_device(
     check_no_leaks: None, fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, name: str, depth: int
 ) -> None:
@@ -242,8 +244,11 @@ def test_a_stream_of_a_lost_device_ends_with_the_error(
     assert used.gpu.stats().slots.in_use == 0
 
 
-@on_both_paths
-@wherever_it_is_noticed
+@pytest.mark.parametrize(
+    ("name", "device_local"),
+    [("vkQueueSubmit", False), ("vkWaitSemaphores", True)],
+    ids=["submit-host-visible", "wait-device-local"],
+)
 def test_another_backend_works_with_the_same_arrays(
     used: Used, fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, name: str, device_local: bool
 ) -> None:

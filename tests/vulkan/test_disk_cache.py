@@ -344,7 +344,7 @@ def test_the_one_shot_backend_does_not_touch_the_disk(
 OPEN_AND_CLOSE_OFTEN = """
 import numpy as np, gpu_executor as gx
 x = np.arange(50, dtype=np.uint32)
-for name in ("vector_add_u32", "vector_add_f32") * 4:
+for name in ("vector_add_u32", "vector_add_f32") * 2:
     with gx.PersistentVulkanBackend() as gpu:
         y = x.astype(np.uint32 if name.endswith("u32") else np.float32)
         assert (gpu.run(gx.kernels.load(name), y, y) == 2 * y).all()

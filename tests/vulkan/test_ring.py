@@ -18,6 +18,7 @@ from gpu_executor.vulkan.session import Session
 from gpu_executor.vulkan.timeline import Timeline
 from tests.conftest import OpenGpu, on_both_paths
 from tests.support.jobs import ADD_U32, FQ_ADD, TOO_LARGE, check_sums, field_jobs, watch, word_jobs
+from tests.support.pairwise import choose_pairwise
 from tests.support.ring_backends import CHUNK, MIXED, MUCH, Watched, in_time, open_with_copy_threads
 from tests.support.threads import PATIENCE, in_background, in_threads
 
@@ -29,9 +30,9 @@ def threaded_gpu(fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch) -> Gpu:
     return open_with_copy_threads(fresh_gpu, monkeypatch)
 
 
-@on_both_paths
-@pytest.mark.parametrize("depth", [2, 3, 16])
-@pytest.mark.parametrize("given", [False, True], ids=["new results", "given arrays"])
+@pytest.mark.parametrize(
+    ("device_local", "depth", "given"), choose_pairwise((True, False), (2, 3, 16), (False, True))
+)
 def test_batches_give_identical_bits(
     threaded_gpu: Gpu, monkeypatch: pytest.MonkeyPatch, device_local: bool, depth: int, given: bool
 ) -> None:

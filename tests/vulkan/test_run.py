@@ -123,9 +123,10 @@ def test_field_kernels_are_exact_at_every_size(
         assert words.to_ints(prime, result) == slow(prime, xs, ys)
 
 
-@pytest.mark.parametrize("per_invocation", [1, 2, 3])
-@pytest.mark.parametrize("work_group", [64, 128, 256, 512])
-def test_every_tuning_gives_the_same_results(
+@pytest.mark.parametrize(
+    ("work_group", "per_invocation"), [(64, 1), (64, 3), (128, 2), (256, 3), (512, 1), (512, 2)]
+)
+def test_any_tuning_gives_the_same_results(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, work_group: int, per_invocation: int
 ) -> None:
     gpu = fresh_gpu()

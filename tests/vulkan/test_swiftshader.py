@@ -2,7 +2,7 @@
 
 It compiles slowly and keeps no pipelines, so sizes are small, what needs many pipelines is slow,
 and matrix products are left out: `matmul_u32` is not compiled after a minute, with 3 GB in use.
-Its named curves have a file of their own, for another worker.
+Named curves have a file of their own, for another worker.
 """
 
 from __future__ import annotations
@@ -27,17 +27,12 @@ from tests.support.curves_under_test import (
     check_msm,
 )
 from tests.support.custom_kernels import BODY, COUNT, HEAD, buffer
-from tests.support.driver_checks import check_field, check_readme, check_sort, check_transform
+from tests.support.driver_checks import check_decoding, check_field, check_sort, check_transform
 from tests.support.glsl import compile_glsl
 from tests.support.swiftshader import use_swiftshader
 
 FAMILIES = ("BABYBEAR", "MERSENNE31", "GOLDILOCKS", "BLS12_381_FR")
 """A field of every family."""
-OTHER_FIELDS = [
-    name
-    for name in fields.__all__
-    if isinstance(getattr(fields, name), gx.Field) and name not in FAMILIES
-]
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -129,13 +124,14 @@ def test_msm(swiftshader: gx.PersistentVulkanBackend, curve: Curve) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", OTHER_FIELDS)
-def test_other_named_fields(swiftshader: gx.PersistentVulkanBackend, name: str) -> None:
-    check_field(swiftshader, getattr(fields, name))
+def test_a_field_of_more_words(swiftshader: gx.PersistentVulkanBackend) -> None:
+    """Other named fields differ from this one and from `FAMILIES` in the digits of a prime alone;
+    they run on lavapipe."""
+    check_field(swiftshader, fields.BLS12_381_FQ)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["BABYBEAR", "GOLDILOCKS", "BLS12_381_FR"])
+@pytest.mark.parametrize("name", ["BABYBEAR", "BLS12_381_FR"])
 def test_large_transforms(swiftshader: gx.PersistentVulkanBackend, name: str) -> None:
     check_transform(swiftshader, getattr(fields, name), 4096)
 
@@ -147,7 +143,14 @@ def test_sort_of_other_dtypes(swiftshader: gx.PersistentVulkanBackend, dtype: st
 
 
 @pytest.mark.slow
-def test_the_program_of_the_readme() -> None:
+def test_points_are_decoded(swiftshader: gx.PersistentVulkanBackend) -> None:
+    check_decoding(swiftshader)
+
+
+def test_an_executor_takes_the_device() -> None:
+    field, x = fields.BABYBEAR, [1, 2, 3]
     with use_swiftshader():
         assert "SwiftShader" in gx.devices()[0].name
-        check_readme("gx.GpuExecutor()")
+        with gx.GpuExecutor() as executor:
+            assert "SwiftShader" in executor.device.name
+            assert (executor.to_device(field.encode(x)) * 7).tolist() == [7, 14, 21]

@@ -1,27 +1,19 @@
-"""SwiftShader: multi-scalar multiplications on named curves, and a commitment."""
+"""SwiftShader: multi-scalar multiplications on named curves."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 
 import gpu_executor as gx
-from tests.support.curves_under_test import check_msm, get_curve
-from tests.support.driver_checks import check_commitment
+from tests.support.curves_under_test import check_msm
 
 pytestmark = pytest.mark.slow
 
-CURVES = ("BLS12_381_G1", "SECP256K1", "BN254_G2", "BLS12_377_G2")
-"""Curves with other kernels: of 13 limbs and of 9, whose prime fills its words, and over extensions
-with u^2 = -1 and -5. The kernels of other named curves differ in the digits of a prime alone; they
-run on lavapipe."""
 
-
-@pytest.mark.parametrize("name", CURVES)
+@pytest.mark.parametrize("name", ["BLS12_381_G1", "BN254_G2"])
 def test_msm_of_named_curves(swiftshader: gx.PersistentVulkanBackend, name: str) -> None:
-    check_msm(swiftshader, get_curve(name), 20)
-
-
-def test_a_commitment(swiftshader: gx.PersistentVulkanBackend, tmp_path: Path) -> None:
-    check_commitment(swiftshader, tmp_path)
+    """Of 13 limbs, and over an extension field with u^2 = -1 and 9 limbs. Smaller curves are in
+    test_swiftshader.py: of one limb, with a prime that fills its words, and over an extension field
+    with another u^2. The kernels of other named curves have other numbers of limbs and the digits
+    of other primes; they run on lavapipe."""
+    check_msm(swiftshader, getattr(gx.curves, name), 20)

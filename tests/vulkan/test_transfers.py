@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ def test_any_number_of_bytes_survives_the_way_to_the_device_and_back(
 
 def test_large_arrays_are_transferred_in_segments_of_the_default_size(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu()
-    data = draw_words(1, (3 * transfers.SEGMENT_BYTES + 100) // 4)
+    data = draw_words(1, (transfers.SEGMENT_BYTES + 100) // 4)
     there = gpu.to_device(data)
     for _ in range(2):
         np.testing.assert_array_equal(there.numpy(), data)
@@ -227,21 +228,26 @@ def compute(gpu: gx.PersistentVulkanBackend) -> None:
     np.testing.assert_array_equal(x.numpy(), 32 * a)
 
 
-@pytest.fixture(params=[fetch, put_mapped, compute])
-def use(request: pytest.FixtureRequest) -> Use:
-    found: Use = request.param
-    return found
-
-
-@pytest.fixture(params=[True, False], ids=["recycled", "staged"])
-def either_way(request: pytest.FixtureRequest) -> Iterator[None]:
-    if not request.param:
+@pytest.fixture
+def either_way(request: pytest.FixtureRequest) -> None:
+    if request.param == "staged":
         request.getfixturevalue("not_recycled")
-    yield
+
+
+def on_uses(*times: int) -> pytest.MarkDecorator:
+    """Every use with recycled and with staged results, and with these numbers of interrupts in
+    turn."""
+    ways = itertools.product((fetch, put_mapped, compute), ("recycled", "staged"))
+    cases = zip(ways, itertools.cycle(times), strict=False)
+    return pytest.mark.parametrize(
+        ("use", "either_way", "times"),
+        [(*way, count) for way, count in cases],
+        indirect=["either_way"],
+    )
 
 
 @pytest.mark.usefixtures("in_segments", "either_way")
-@pytest.mark.parametrize("times", [1, 2, 4])
+@on_uses(1, 4, 2)
 def test_an_interrupt_frees_nothing_that_the_device_may_use(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, use: Use, times: int
 ) -> None:
@@ -272,7 +278,7 @@ def use_until_not_interrupted(gpu: gx.PersistentVulkanBackend, use: Use, times: 
 
 
 @pytest.mark.usefixtures("in_segments", "either_way")
-@pytest.mark.parametrize("times", [1, 3])
+@on_uses(1, 3, 3, 1)
 def test_an_interrupt_can_be_followed_by_close(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, use: Use, times: int
 ) -> None:

@@ -85,18 +85,19 @@ def test_results_by_work_group_have_the_declared_size(gpu: gx.PersistentVulkanBa
 
 
 @pytest.mark.parametrize(
-    "group",
+    ("group", "options"),
     [
-        "gl_WorkGroupID.x",
-        "gl_LocalInvocationID.x",
-        "gl_LocalInvocationIndex",
-        "gl_WorkGroupSize.x",
-        "gl_NumWorkGroups.x",
-        "gl_NumSubgroups",
-        "max(gl_WorkGroupSize.x, 3u)",
+        ("gl_WorkGroupID.x", ()),
+        ("gl_LocalInvocationID.x", ("-O",)),
+        ("gl_LocalInvocationIndex", ()),
+        ("gl_WorkGroupSize.x", ("-O",)),
+        ("gl_NumWorkGroups.x", ()),
+        ("gl_NumSubgroups", ("-O",)),
+        ("max(gl_WorkGroupSize.x, 3u)", ()),
+        ("max(gl_WorkGroupSize.x, 3u)", ("-O",)),
     ],
+    ids=str,
 )
-@pytest.mark.parametrize("options", [(), ("-O",)], ids=["names", "optimised"])
 def test_results_by_work_groups_of_no_declared_size_are_refused(
     gpu: gx.PersistentVulkanBackend, group: str, options: tuple[str, ...]
 ) -> None:
@@ -135,10 +136,17 @@ SIZED_VALUES: dict[str, Callable[[Any, int], Any]] = {
 }
 
 
-@pytest.mark.parametrize("value", SIZED_VALUES)
-@pytest.mark.parametrize(
-    ("vulkan", "options"), [("1.2", ()), ("1.2", ("-O",)), ("1.3", ())], ids=str
-)
+SIZED_CODES = [
+    *((value, "1.2", ()) for value in SIZED_VALUES),
+    *((value, "1.2", ("-O",)) for value in ("i / (2 * BLOCK + 1)", "clamp(i, 3u, BLOCK)")),
+    ("scale(BLOCK) + i % gl_WorkGroupSize.x", "1.2", ("-O",)),
+    ("scale(BLOCK) + i % gl_WorkGroupSize.x", "1.3", ()),
+]
+"""Optimised where a value is an operation on constants, an instruction of GLSL's set or a call;
+with the size of Vulkan 1.3 where a value reads it."""
+
+
+@pytest.mark.parametrize(("value", "vulkan", "options"), SIZED_CODES, ids=str)
 def test_the_size_constant_in_the_code_has_its_default(
     gpu: gx.PersistentVulkanBackend, value: str, vulkan: str, options: tuple[str, ...]
 ) -> None:

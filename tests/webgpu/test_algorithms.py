@@ -17,7 +17,6 @@ from gpu_executor.webgpu import device as webgpu_device
 from tests.conftest import elements
 from tests.support.curves_under_test import (
     FILLS_WORDS,
-    SMALL,
     SMALL_QUADRATIC,
     check_msm,
 )
@@ -82,14 +81,8 @@ def test_an_extension_field(backend: gx.WgpuExecutor, field: fields.ExtensionFie
     assert field.inverse(there).tolist() == field.inverse(host).tolist()
 
 
-@pytest.mark.parametrize(
-    ("bits", "operation"),
-    [
-        *((32, "mont_mul"), (64, "sub"), (417, "add")),
-        pytest.param(768, "mont_mul", marks=pytest.mark.slow),
-    ],
-)
-def test_checked_kernels_of_every_width(
+@pytest.mark.parametrize(("bits", "operation"), [(32, "mont_mul"), (64, "sub"), (417, "add")])
+def test_checked_kernels_of_several_widths(
     backend: gx.WgpuExecutor, bits: int, operation: str
 ) -> None:
     prime = Prime(f"p{bits}", find_prime(bits, largest=True))
@@ -127,14 +120,14 @@ def test_operations_without_elements(backend: gx.WgpuExecutor) -> None:
         assert made.shape == shape and made.tolist() == []
 
 
-@pytest.mark.parametrize("dtype", ["u4", "f4", "u8"])
+@pytest.mark.parametrize("dtype", ["u4", "u8"])
 def test_sort(backend: gx.WgpuExecutor, dtype: str) -> None:
     check_sort(backend, dtype)
 
 
-@pytest.mark.parametrize("curve", [SMALL[3], FILLS_WORDS, SMALL_QUADRATIC], ids=str)
+@pytest.mark.parametrize("curve", [FILLS_WORDS, SMALL_QUADRATIC], ids=str)
 def test_msm(backend: gx.WgpuExecutor, curve: Curve) -> None:
-    """Of one limb, of several, and over an extension field."""
+    """Over a prime field and over an extension field."""
     check_msm(backend, curve, 8)
 
 

@@ -15,7 +15,7 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.calls.call import Call
 from gpu_executor.plan import ElementRange
-from gpu_executor.webgpu import scheduler
+from gpu_executor.webgpu import device_queue, native_queue, scheduler
 from gpu_executor.webgpu.buffer_pool import BufferPool
 from gpu_executor.webgpu.buffer_set import BufferSet
 from gpu_executor.webgpu.buffer_set_caches import MAX_EXACT_SETS, BucketCache
@@ -49,7 +49,7 @@ def test_mixed_calls_from_many_threads_give_correct_results(open_webgpu: OpenWeb
 
     def work(number: int) -> None:
         draw = random.Random(number)
-        for _ in range(25):
+        for _ in range(15):
             kernel, a, b, expected = draw.choice(cases)
             if draw.random() < 0.5:
                 np.testing.assert_array_equal(gpu.run(kernel, a, b), expected)
@@ -99,16 +99,13 @@ def test_a_bad_element_is_reported_only_to_its_own_thread(open_webgpu: OpenWebGp
     assert is_idle(gpu)
 
 
-@pytest.mark.parametrize("job", [0, 1, 2, 3])
-def test_a_bad_element_in_one_job_leaves_the_executor_working(
-    open_webgpu: OpenWebGpu, job: int
-) -> None:
+def test_a_bad_element_in_one_job_leaves_the_executor_working(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
     jobs = field_jobs(5, 20_000, 300, 40_000)
-    wrong = [list(each) for each in jobs]
-    wrong[job][0] = wrong[job][0].copy()
-    wrong[job][0][3] = TOO_LARGE
-    for _ in range(2):
+    for job in (0, 0, 1, 2, 3, 3):
+        wrong = [list(each) for each in jobs]
+        wrong[job][0] = wrong[job][0].copy()
+        wrong[job][0][3] = TOO_LARGE
         with pytest.raises(gx.ElementRangeError) as caught:
             gpu.run_batch(FQ_ADD, wrong)
         assert (caught.value.job, caught.value.argument, caught.value.index) == (job, 0, 3)
@@ -236,43 +233,16 @@ def test_an_interrupt_while_reading_leaves_no_set_busy(
 
 
 # In its own process: WebGPU aborts the process when a mapped buffer is used in a submission.
-INTERRUPTED_WHILE_WAITING = """
-from itertools import product
-import numpy as np, gpu_executor as gx
-from gpu_executor.webgpu import device_queue, native_queue
-left = 0
-def interrupt(kind):
-    wait = kind.wait
-    def interrupted(self):
-        global left
-        left -= 1
-        if left == 0:
-            raise KeyboardInterrupt
-        return wait(self)
-    kind.wait = interrupted
-interrupt(native_queue._BufferMapping)
-interrupt(device_queue._PromiseReader)
-kernel = gx.kernels.load("vector_add_u32")
-jobs = [(x, x) for x in (np.arange(n, dtype=np.uint32) for n in (5, 20_000, 300, 20_001))]
-for private, at in product((True, False), (1, 2, 4)):
-    with gx.WgpuExecutor(private=private, settings=gx.Settings()) as gpu:
-        left = at
-        try:
-            gpu.run_batch(kernel, jobs)
-        except KeyboardInterrupt:
-            print("interrupted")
-        assert all(bucket.busy == 0 for bucket in gpu._scheduler.buckets._buckets.values())
-        for _ in range(3):
-            for (x, _), result in zip(jobs, gpu.run_batch(kernel, jobs), strict=True):
-                assert (result == 2 * x).all()
-                assert (gpu.run(kernel, x, x) == 2 * x).all()
-    print("right")
-"""
-
-
-def test_an_interrupt_while_waiting_leaves_the_executor_working(run_python: RunPython) -> None:
-    ran = run_python(INTERRUPTED_WHILE_WAITING)
-    assert (ran.returncode, ran.stdout.split()) == (0, ["interrupted", "right"] * 6), ran.stderr
+@pytest.mark.parametrize(("private", "at"), [(True, 1), (False, 2), (True, 4), (False, 4)])
+def test_an_interrupt_while_waiting_leaves_the_executor_working(
+    open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch, private: bool, at: int
+) -> None:
+    gpu, jobs = open_webgpu(private=private), word_jobs(5, 20_000, 300, 20_001)
+    kind = native_queue._BufferMapping if private else device_queue._PromiseReader
+    fail_once(monkeypatch, kind, "wait", at=at, error=KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        gpu.run_batch(ADD_U32, jobs)
+    check_it_still_works(gpu, jobs)
 
 
 def limit_buckets(gpu: gx.WgpuExecutor, most: int) -> BucketCache:
@@ -353,9 +323,9 @@ def test_hundreds_of_small_calls_do_not_leak_buffers(
             a, b = jobs[number % len(jobs)]
             assert (gpu.run(ADD_U32, a, b) == a + b).all()
 
-    many(200)
+    many(100)
     before, buffers = gpu.stats(), alive()
-    many(600)
+    many(300)
     after = gpu.stats()
     assert alive() <= buffers
     assert after.pool.misses == before.pool.misses
@@ -369,7 +339,7 @@ def test_batches_of_ever_changing_sizes_do_not_leak_buffers(
     gpu = open_webgpu()
     alive = count_buffers(gpu, monkeypatch)
     draw = random.Random(1)
-    jobs = word_jobs(*(draw.randrange(1, 16_000) for _ in range(400)))
+    jobs = word_jobs(*(draw.randrange(1, 16_000) for _ in range(200)))
     check_sums(gpu.run_batch(ADD_U32, jobs[:4]), jobs[:4])
     before, buffers = count_made(gpu.stats()), alive()
     for start in range(0, len(jobs), 4):
