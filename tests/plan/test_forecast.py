@@ -25,6 +25,7 @@ from gpu_executor.plan.forecast import PipelinePace, Schedule, Work, forecast
 from gpu_executor.settings import Settings
 from tests.support.calibrations import (
     H200,
+    H200_DIRECT,
     LAVAPIPE,
     MAYBE_TIMES,
     RATES,
@@ -43,7 +44,7 @@ from tests.support.plans import (
 
 ROOMY = describe_device(storage=UNLIMITED, groups=UNLIMITED, memory=UNLIMITED)
 UNSPECIFIED = RunOptions()
-any_calibration = st.sampled_from([H200, LAVAPIPE]) | random_calibrations()
+any_calibration = st.sampled_from([H200, H200_DIRECT, LAVAPIPE]) | random_calibrations()
 any_options = st.one_of(
     st.builds(
         RunOptions, st.none() | st.booleans(), st.none(), st.none() | st.integers(1, MAX_SLOTS)
@@ -138,6 +139,17 @@ def test_overlapped_chunks_are_as_fast_as_the_slowest_step() -> None:
     assert forecast_seconds(slow, plain, 1001, None, SPLIT) == pytest.approx(
         1001 * 96e6 / 5e9, rel=0.01
     )
+
+
+def test_chunks_that_all_have_a_slot_are_copied_at_once_then_follow_each_other() -> None:
+    work, kernel = Work(16e6, 8e6, 16e6, 0), 24e6 / 3e12
+    back = 8e6 / 43.6e9
+    # Two threads copy as fast as each can alone, four share the rate of all.
+    for chunks, copied in ((2, 16e6 / 14.5e9), (4, 4 * 16e6 / 29.2e9)):
+        expected = copied + 20e-6 + 24.1e-6 + chunks * (kernel + back)
+        assert forecast_seconds(H200_DIRECT, work, chunks, None, STAGED) == pytest.approx(expected)
+    # With one slot fewer, the last chunk waits until another has left its slot.
+    assert forecast_seconds(H200_DIRECT, work, 4, 3, STAGED) > 1.1 * expected
 
 
 def test_too_few_slots_make_every_step_wait() -> None:
@@ -333,6 +345,17 @@ def test_jobs_that_gain_nothing_by_overlap_run_in_one_slot() -> None:
     assert plan(64, 4, LAVAPIPE, unified).slots > 1
     one = plan(64, 4, options=RunOptions(pipelined=False))
     assert find_reason(one, "slots") == "1, requested with pipelined=False"
+
+
+def test_a_few_jobs_of_plain_arrays_overlap_where_two_threads_copy_at_the_rate_of_all() -> None:
+    # These batches took 0.81 to 0.95 of their time in one slot when they overlapped.
+    for count, jobs in ((1 << 14, 2), (1 << 14, 3), (1 << 14, 4), (1 << 16, 2), (1 << 16, 4)):
+        operands = add_operands(count)
+        request = Request(ADD, operands, count, jobs, recycled=True)
+        found = make_plan(request, WITH_TRANSFER_QUEUES, Settings(), H200_DIRECT)
+        assert (found.chunk, found.slots) == (count, jobs)
+    # This call took longer as two chunks.
+    assert plan(1 << 16, calibration=H200_DIRECT).slots == 1
 
 
 def test_a_whole_kernel_is_not_split_with_a_calibration() -> None:

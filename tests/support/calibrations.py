@@ -32,6 +32,24 @@ H200 = Calibration(
     seconds=0.6,
     when="2026-11-15",
 )
+H200_DIRECT = dataclasses.replace(
+    H200,
+    direct_fill=True,
+    host_copy=((1, 11.0e9), (2, 21.6e9), (4, 37.0e9), (8, 57.0e9)),
+    fill_copy=14.5e9,
+    shared_copy=26.9e9,
+    sharing=45e-6,
+    chunks_copy=29.2e9,
+    handing_over=20e-6,
+    call_mapped=17.7e-6,
+    call_staged=30.7e-6,
+    chunk_mapped=11.5e-6,
+    chunk_staged=24.1e-6,
+    chunk_split=17e-6,
+    chunk_several=15e-6,
+    kernel_mapped=23.9e9,
+)
+"""An NVIDIA H200 whose memory the host fills; one thread has half of the rate of all."""
 LAVAPIPE = Calibration(
     copy_in=17.5e9,
     copy_out=17.4e9,

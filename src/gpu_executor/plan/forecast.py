@@ -4,7 +4,9 @@
                    except that a middle-sized fill overlaps its copy to the device; what the host
                    fills in device memory is not copied in
     several slots  chunks overlap; the slowest of the calling thread, the copy threads and the
-                   device sets the throughput, if there are enough slots to keep it busy
+                   device sets the throughput, if there are enough slots to keep it busy. Chunks
+                   that all have a slot are copied at once, and then wait only for the calling
+                   thread and the device
 
 The kernel's own rate is unknown; an addition's rate is assumed. A slower kernel adds the same time
 to every schedule.
@@ -101,14 +103,18 @@ def forecast(
         else:
             caller += calibration.handing_over
             others += nbytes
-    # While all copy threads are busy, each has its share of their total rate.
-    rate = min(calibration.fill_copy, calibration.chunks_copy / calibration.choose_threads())
+    # The threads that copy at once share the total rate; each chunk in a slot keeps one busy.
+    filling = min(calibration.choose_threads(), schedule.chunks, schedule.slots or MAX_SLOTS)
+    rate = min(calibration.fill_copy, calibration.chunks_copy / filling)
     latency = caller + others / rate + device
-    pace = PipelinePace(latency, max(caller, others / calibration.chunks_copy, busiest))
+    interval = max(caller, busiest)
+    pace = PipelinePace(latency, max(interval, others / calibration.chunks_copy))
     slots = schedule.slots or max(2, min(pace.slots, schedule.chunks, MAX_SLOTS))
     # At the start the copy threads fill all slots at once, so the first chunk is ready later than
     # the others.
     first = caller + min(slots, schedule.chunks) * others / calibration.chunks_copy + device
+    if schedule.chunks <= slots:  # no copy begins later
+        return max(latency, first) + (schedule.chunks - 1) * interval, slots
     return pace.seconds(schedule.chunks, slots) + max(first - latency, 0.0), slots
 
 
