@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import re
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import gpu_executor as gx
 from gpu_executor.kernel import Kernel
+from gpu_executor.webgpu.buffer_set import RecordedWork
 from gpu_executor.webgpu.pipelines import PipelineCompiler, TunedPipeline, Tuning
 from tests.conftest import OpenWebGpu
 from tests.support.jobs import ADD_U32, FQ_ADD, check_sums, field_jobs, word_jobs
@@ -54,6 +57,28 @@ def test_a_repeated_size_gets_a_buffer_set_of_that_size(open_webgpu: OpenWebGpu)
         stats = gpu.stats()
         seen.append((stats.exact_entries, stats.exact_hits, stats.buffer_sets))
     assert seen == [(0, 0, 1), (1, 0, 2), (1, 1, 2), (1, 2, 2)]
+
+
+def test_a_repeated_call_is_recorded_once(
+    open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = word_jobs(*[1000] * 7)
+    for adaptive, times in ((False, 3), (True, 7)):  # adaptive boundaries learn from every call
+        gpu = open_webgpu(adaptive=adaptive)
+        gpu.prepare(ADD_U32, [1000])
+        seen: list[Any] = []
+        record = gpu._scheduler._record
+
+        def note(
+            *arguments: Any, seen: list[Any] = seen, record: Callable[..., RecordedWork] = record
+        ) -> RecordedWork:
+            seen.append(arguments)
+            return record(*arguments)
+
+        monkeypatch.setattr(gpu._scheduler, "_record", note)
+        check_sums([gpu.run(ADD_U32, *job) for job in jobs], jobs)
+        # In the buffers of the bucket, then twice in those of this size.
+        assert len(seen) == times
 
 
 def test_single_calls_of_whole_kernels_make_their_sets_once(open_webgpu: OpenWebGpu) -> None:

@@ -43,6 +43,19 @@ def test_parameters_are_given_by_name_or_by_position(each_webgpu: gx.WgpuExecuto
         run(AFFINE, X, params={"size": 1})
 
 
+def test_calls_of_a_repeated_size_follow_their_parameters(each_webgpu: gx.WgpuExecutor) -> None:
+    x = X[:123]  # a size that no other test repeats
+    for factor, offset in [(2, 1)] * 4 + [(3, 1), (3, 2), (2, 1), (2, 1)]:
+        found = each_webgpu.run(AFFINE, x, params=(factor, offset))
+        np.testing.assert_array_equal(found, factor * x + offset)
+    # A batch of one job uses the same buffers.
+    (found,) = each_webgpu.run_batch(AFFINE, [(x,)], params=(5, 0))
+    np.testing.assert_array_equal(found, 5 * x)
+    for _ in range(2):
+        found = each_webgpu.run(AFFINE, x, params=(2, 1))
+        np.testing.assert_array_equal(found, 2 * x + 1)
+
+
 @pytest.mark.parametrize("factor", [2, 2.0, np.float32(2), np.float64(2), np.int64(2)])
 def test_a_word_has_the_type_that_the_text_reads(
     each_webgpu: gx.WgpuExecutor, factor: float

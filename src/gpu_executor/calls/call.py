@@ -94,6 +94,8 @@ class Signature:
     """The operands that the caller passes."""
     outputs: tuple[Operand, ...] = field(init=False, repr=False, compare=False)
     """The operands that the caller gets back."""
+    result_bytes: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    """The bytes of each output."""
     reads_then_writes: bool = field(init=False, repr=False, compare=False)
     """Whether the operands are pure inputs, then pure outputs."""
     _hash: int = field(init=False, repr=False, compare=False)
@@ -105,6 +107,7 @@ class Signature:
         outputs = tuple(operand for operand in self.operands if operand.is_output)
         object.__setattr__(self, "inputs", inputs)
         object.__setattr__(self, "outputs", outputs)
+        object.__setattr__(self, "result_bytes", tuple(output.nbytes for output in outputs))
         object.__setattr__(self, "reads_then_writes", inputs + outputs == self.operands)
         object.__setattr__(self, "_hash", hash(identity))
 

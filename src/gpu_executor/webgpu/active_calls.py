@@ -20,22 +20,25 @@ class ActiveCalls:
 
     def __init__(self, device: WebGpuDevice) -> None:
         self._device = device
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._ended = threading.Condition(self._lock)
+        """Notified when a call ends after `close`."""
         self._count = 0
         self._closed = self._lost = False
 
     def __enter__(self) -> None:
         if self._lost:
             self._raise_lost(None)
-        with self._changed:
+        with self._lock:
             if self._closed:
                 raise ClosedError("the executor is closed; open another one")
             self._count += 1
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        with self._changed:
+        with self._lock:
             self._count -= 1
-            self._changed.notify_all()
+            if self._closed:
+                self._ended.notify_all()
         # A lost device raises errors of many types, so test the device itself.
         if isinstance(error, Exception) and self._device.is_lost():
             # Nothing may be submitted from now on: wgpu-native would end the process.
@@ -45,10 +48,10 @@ class ActiveCalls:
     def close(self) -> bool:
         """Refuse further calls and wait for the active ones; return whether this was the first
         `close`."""
-        with self._changed:
+        with self._lock:
             first, self._closed = not self._closed, True
             while self._count:
-                self._changed.wait()
+                self._ended.wait()
         return first
 
     def _raise_lost(self, error: Exception | None) -> None:

@@ -16,6 +16,7 @@ from gpu_executor.calls.call import Array, Call, Operand
 from gpu_executor.common.lru import remember
 from gpu_executor.errors import ElementRangeError
 from gpu_executor.kernel import Grid, Kernel
+from gpu_executor.kernel.parameters import ParameterValues
 from gpu_executor.kernel.wgsl import PARAMETER_BYTES
 from gpu_executor.plan import ElementRange
 from gpu_executor.webgpu.buffer_layout import (
@@ -30,6 +31,7 @@ from gpu_executor.webgpu.device_queue import (
     BoundDispatch,
     BufferClear,
     BufferCopy,
+    Command,
     DeviceQueue,
     copy_out,
 )
@@ -56,6 +58,21 @@ class TaskCommands:
     copies_out: tuple[BufferCopy, ...]
     read_bytes: int
     """Bytes that the host reads back."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedWork:
+    """The commands of one submission, for one task or several of a kernel."""
+
+    kernel: Kernel
+    commands: list[Command]
+    """In the order in which the device runs them."""
+    prepared: list[TaskCommands]
+    """Those of each task."""
+    chunk: ElementRange
+    values: ParameterValues
+    grid: Grid | None
+    """What the first task asked for."""
 
 
 class BufferSet:
@@ -98,6 +115,7 @@ class BufferSet:
             self.reader = queue.make_reader(self._staging)
             self._queue = self._device.device.queue
             self._status_is_clear = not kernel.status
+            self._recorded: RecordedWork | None = None
         except BaseException:
             self._give_back()  # nothing is mapped yet
             raise
@@ -110,6 +128,18 @@ class BufferSet:
             commands = self._make_commands(call, chunk)
             remember(self._prepared, key, commands, MAX_PREPARED)
         return commands
+
+    def keep_recorded(self, work: RecordedWork | None) -> None:
+        """Keep what a set of an exact size submits now and may submit again, as long as its uniform
+        buffer has these parameters."""
+        self._recorded = work
+
+    def find_recorded(self, call: Call) -> RecordedWork | None:
+        """Return the work that was kept if a call of the set's signature would record the same."""
+        work = self._recorded
+        if work is None or call.values != work.values or call.grid != work.grid:
+            return None
+        return work
 
     def write(self, call: Call, chunk: ElementRange) -> None:
         """Write the inputs of a chunk."""
@@ -124,9 +154,9 @@ class BufferSet:
     def make_dispatch(
         self, pipeline: TunedPipeline, commands: TaskCommands, values: bytes, grid: Grid
     ) -> BoundDispatch:
-        """Return the dispatch for the inputs that were written; `values` are the words of the
-        call's parameters.
-        """
+        """Return the dispatch. `values` are the words of the call's parameters; a uniform buffer
+        gets them now."""
+        self._recorded = None  # which may have other parameters
         parameters = (commands.fixed_parameters + values).ljust(pipeline.parameter_bytes, b"\0")
         if self._uniform is None:
             return BoundDispatch(pipeline.pipeline, commands.bind_group, parameters or None, grid)

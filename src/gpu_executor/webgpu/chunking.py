@@ -32,6 +32,11 @@ class ChunkPlanner:
         self._maps_inputs = maps_inputs
         self._max_counts: dict[Kernel, int] = {}
 
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether the buckets follow the sizes of the calls."""
+        return self._boundaries.adaptive
+
     def split(self, signature: Signature) -> list[ElementRange]:
         """Return the chunks of a call: one if a buffer set can hold the call, else several.
 

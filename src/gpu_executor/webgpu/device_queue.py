@@ -52,19 +52,6 @@ Command = BoundDispatch | BufferCopy | BufferClear
 """What a device does in the order in which it is encoded."""
 
 
-class CommandList(NamedTuple):
-    """The work of one command buffer, in the order in which the device does it."""
-
-    copies_in: Sequence[BufferCopy]
-    clears: Sequence[BufferClear]
-    dispatches: Sequence[BoundDispatch]
-    copies_out: Sequence[BufferCopy]
-
-    def list_commands(self) -> list[Command]:
-        """The commands in order."""
-        return [*self.copies_in, *self.clears, *self.dispatches, *self.copies_out]
-
-
 class BufferWriter(Protocol):
     """Writes a task's inputs to one buffer, task after task.
 

@@ -35,14 +35,15 @@ class OutputAllocator:
         """
         if call.results:
             return 0
-        sizes = [output.nbytes for output in call.signature.outputs]
-        call.set_outputs(
-            [
-                self._allocate(shape, dtype, nbytes)
-                for (shape, dtype), nbytes in zip(call.signature.results, sizes, strict=True)
-            ]
-        )
-        return sum(nbytes for nbytes in sizes if self._recycles(nbytes))
+        results, recycled = [], 0
+        for (shape, dtype), nbytes in zip(call.signature.results, call.signature.result_bytes):  # noqa: B905
+            if MIN_RECYCLED_BYTES <= nbytes <= self._max_bytes:
+                recycled += nbytes
+                results.append(self._recycle(shape, dtype, nbytes))
+            else:
+                results.append(np.empty(shape, dtype))
+        call.set_outputs(results)
+        return recycled
 
     def list_idle(self) -> list[IdleItem]:
         """List the memory of all results, because no one can tell when a caller drops its result.
@@ -64,15 +65,11 @@ class OutputAllocator:
         for entry in self._memory.list_entries():
             self._memory.remove(entry)
 
-    def _allocate(self, shape: Shape, dtype: np.dtype[Any], nbytes: int) -> Array:
-        if not self._recycles(nbytes):
-            return np.empty(shape, dtype)
+    def _recycle(self, shape: Shape, dtype: np.dtype[Any], nbytes: int) -> Array:
+        """Return an array in the memory of a dropped result, or in memory that will be recycled."""
         found = self._memory.find(nbytes)
         if found is not None:
             return np.ndarray(shape, dtype, found[0])
         memory = np.empty(round_up_to_class(nbytes), np.uint8)
         self._memory.add(nbytes, memory, None)
         return np.ndarray(shape, dtype, memory)
-
-    def _recycles(self, nbytes: int) -> bool:
-        return MIN_RECYCLED_BYTES <= nbytes <= self._max_bytes

@@ -23,11 +23,11 @@ from gpu_executor.plan import ElementRange, Plan
 from gpu_executor.telemetry.profile import ActiveProfile
 from gpu_executor.telemetry.stages import StageCounters, sum_counters
 from gpu_executor.webgpu.buffer_pool import BufferPool
-from gpu_executor.webgpu.buffer_set import BufferSet
+from gpu_executor.webgpu.buffer_set import BufferSet, RecordedWork
 from gpu_executor.webgpu.buffer_set_caches import Bucket, BucketCache, ExactSizeCache
 from gpu_executor.webgpu.chunking import ChunkPlanner
 from gpu_executor.webgpu.device import WebGpuDevice
-from gpu_executor.webgpu.device_queue import CommandList, DeviceQueue
+from gpu_executor.webgpu.device_queue import Command, DeviceQueue
 from gpu_executor.webgpu.parameters import encode_values
 from gpu_executor.webgpu.pipelines import (
     PipelineCompiler,
@@ -128,7 +128,7 @@ class TaskScheduler:
         """Buffer sets that were discarded. They are referenced until the device is closed, because
         callbacks of their mappings may still run."""
         self._counters = threading.Lock()
-        self._record = StageCounters()
+        self._stages = StageCounters()
         self.submissions = self.sets_made = 0
         self.profiles = ActiveProfile(device.name)
 
@@ -141,12 +141,11 @@ class TaskScheduler:
         buffers = self.exact.take(signature)
         if buffers is None:
             return self.run_calls([call])
-        nbytes = buffers.nbytes
-        task = Task(call, ElementRange(0, signature.count))
+        nbytes, work = buffers.nbytes, buffers.find_recorded(call)
+        task = Task(call, ElementRange(0, signature.count) if work is None else work.chunk)
         task.attach(buffers)
         try:
-            bucket = self._planner.find_chunk_bucket(signature, signature.count)
-            self._submit(self._pipelines.get(signature.kernel, bucket), [task])
+            self._submit(work or self._record_single(task), [task])
             errors = self._finish([task])
         except BaseException:
             self._discard([task])
@@ -155,6 +154,17 @@ class TaskScheduler:
             raise errors[0]
         self.count(1, signature.count)
         return nbytes
+
+    def _record_single(self, task: Task) -> RecordedWork:
+        """Record a call in a set of its exact size, which keeps what it may submit again."""
+        signature = task.call.signature
+        bucket = self._planner.find_chunk_bucket(signature, signature.count)
+        pipeline = self._pipelines.get(signature.kernel, bucket)
+        work = self._record(pipeline, [task])
+        # Adaptive boundaries learn from every call, and a better pipeline may be compiled now.
+        tuned = pipeline is self._pipelines.find(signature.kernel, bucket)
+        task.buffers.keep_recorded(work if tuned and not self._planner.is_adaptive else None)
+        return work
 
     def run_calls(self, calls: Sequence[Call]) -> int:
         """Run calls of one kernel, one submission for each group of tasks; return the bytes of the
@@ -201,7 +211,7 @@ class TaskScheduler:
     def read_counters(self) -> StageCounters:
         """A copy of the counters and of the nanoseconds by stage."""
         with self._counters:
-            return sum_counters([self._record])
+            return sum_counters([self._stages])
 
     def prepare(self, kernel: Kernel, size: int) -> int:
         """Make a buffer set for the bucket of that size; return its bytes."""
@@ -267,7 +277,7 @@ class TaskScheduler:
             groups.appendleft(((kernel, size), members[len(tasks) :]))
         if not tasks:
             return 0
-        self._submit(pipeline, tasks)
+        self._submit(self._record(pipeline, tasks), tasks)
         return sum(task.buffers.nbytes for task in tasks)
 
     def _attach_set(
@@ -287,42 +297,48 @@ class TaskScheduler:
         bucket = self.buckets.get_or_create(size, kernel)
         task.attach(self.buckets.take_set(bucket, wait=wait), bucket)
 
-    def _submit(self, pipeline: TunedPipeline, tasks: list[Task]) -> None:
+    def _record(self, pipeline: TunedPipeline, tasks: list[Task]) -> RecordedWork:
+        """Record the commands of tasks; one compute pass has all of their dispatches."""
         try:
-            commands = [task.buffers.prepare(task.call, task.chunk) for task in tasks]
-            values = [
-                encode_values(pipeline.kernel, call.signature.shape_words, call.values)
-                for call in (task.call for task in tasks)
-            ]
-            grids = [self._find_grid(pipeline, task) for task in tasks]
+            prepared = [task.buffers.prepare(task.call, task.chunk) for task in tasks]
+            dispatches = [fill for each in prepared for fill in each.fills]
+            for task, each in zip(tasks, prepared, strict=True):
+                call = task.call
+                words = encode_values(pipeline.kernel, call.signature.shape_words, call.values)
+                grid = self._find_grid(pipeline, task)
+                dispatches.append(task.buffers.make_dispatch(pipeline, each, words, grid))
         except BaseException:
             for task in tasks:
                 self._put_back(task)  # nothing was written or mapped yet
             raise
-        begun, chunk = time.perf_counter_ns(), self._next_profiled_chunk()
-        dispatches = [fill for each in commands for fill in each.fills]
-        for task, each, words, grid in zip(tasks, commands, values, grids, strict=True):
-            task.buffers.write(task.call, task.chunk)
-            dispatches.append(task.buffers.make_dispatch(pipeline, each, words, grid))
-        work = CommandList(
-            [copy for each in commands for copy in each.copies_in],
-            [clear for each in commands for clear in each.clears],
-            dispatches,
-            [copy for each in commands for copy in each.copies_out],
+        commands: list[Command] = [
+            *(copy for each in prepared for copy in each.copies_in),
+            *(clear for each in prepared for clear in each.clears),
+            *dispatches,
+            *(copy for each in prepared for copy in each.copies_out),
+        ]
+        first = tasks[0]
+        return RecordedWork(
+            pipeline.kernel, commands, prepared, first.chunk, first.call.values, first.call.grid
         )
+
+    def _submit(self, work: RecordedWork, tasks: list[Task]) -> None:
+        """Write the inputs of tasks and submit their commands."""
+        begun, chunk = time.perf_counter_ns(), self._next_profiled_chunk()
+        for task in tasks:
+            task.buffers.write(task.call, task.chunk)
         submitted = time.perf_counter_ns()
         try:
-            submission = self._queue.submit(work.list_commands())
+            submission = self._queue.submit(work.commands)
         except self._device.wgpu.GPUValidationError as error:
-            kernel = pipeline.kernel
-            raise KernelError(f"kernel {kernel.name!r}: {describe_error(error)}") from None
-        for task, each in zip(tasks, commands, strict=True):
+            raise KernelError(f"kernel {work.kernel.name!r}: {describe_error(error)}") from None
+        for task, each in zip(tasks, work.prepared, strict=True):
             task.buffers.begin_map(each, submission)
             task.submitted, task.profiled_chunk = submitted, chunk
         with self._counters:
             self.submissions += 1
-            self._record.chunks += len(tasks)
-            self._record.upload += submitted - begun
+            self._stages.chunks += len(tasks)
+            self._stages.upload += submitted - begun
         self._add_span("fill", begun, submitted, chunk)
 
     def _find_grid(self, pipeline: TunedPipeline, task: Task) -> Grid:
@@ -351,8 +367,8 @@ class TaskScheduler:
             self._put_back(task)
             ended = time.perf_counter_ns()
             with self._counters:
-                self._record.compute += computed - begun
-                self._record.download += ended - computed
+                self._stages.compute += computed - begun
+                self._stages.download += ended - computed
             self._add_span("compute", begun, computed, chunk)
             self._add_span("drain", computed, ended, chunk)
             begun = ended
@@ -417,8 +433,8 @@ class TaskScheduler:
     def count(self, calls: int, elements: int) -> None:
         """Count calls that ran."""
         with self._counters:
-            self._record.calls += calls
-            self._record.elements += elements
+            self._stages.calls += calls
+            self._stages.elements += elements
 
 
 def _estimate_set_bytes(signature: Signature, size: int) -> int:
