@@ -5,7 +5,8 @@ from __future__ import annotations
 import bisect
 from typing import NoReturn
 
-from gpu_executor.calls.call import Signature
+from gpu_executor.calls.call import MAX_SIGNATURES, Signature
+from gpu_executor.common.lru import remember
 from gpu_executor.errors import DeviceLacksError, OutOfMemoryError
 from gpu_executor.kernel import Kernel
 from gpu_executor.plan import ElementRange
@@ -31,6 +32,8 @@ class ChunkPlanner:
         self._device, self._pool, self._boundaries = device, pool, boundaries
         self._maps_inputs = maps_inputs
         self._max_counts: dict[Kernel, int] = {}
+        self._undivided: dict[Signature, list[ElementRange]] = {}
+        """Signatures whose calls a buffer set holds, with their only chunk."""
 
     @property
     def is_adaptive(self) -> bool:
@@ -42,11 +45,16 @@ class ChunkPlanner:
 
         A call that is too large raises if its kernel cannot be chunked.
         """
+        known = self._undivided.get(signature)
+        if known is not None:
+            return known
         kernel, sizes = signature.kernel, [operand.nbytes for operand in signature.operands]
         layout = BufferLayout.pack(kernel, sizes, signature.scratch_bytes)
         fits_grid = kernel.split == "whole" or signature.count <= self._count_grid_elements(kernel)
         if fits_grid and self._fits_device(layout) and self._fits_limit(layout):
-            return [ElementRange(0, signature.count)]
+            whole = [ElementRange(0, signature.count)]
+            remember(self._undivided, signature, whole, MAX_SIGNATURES)
+            return whole
         chunk = 0 if kernel.split == "whole" else self._compute_max_count(kernel)
         if not chunk:
             self._refuse(kernel, layout)

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -217,7 +218,9 @@ def copy_in(target: npt.NDArray[np.uint8], offset: int, data: npt.NDArray[Any]) 
     """
     end = offset + data.nbytes
     words_end = -(-end // 4) * 4
-    view = target[offset:end].view(data.dtype.newbyteorder("<")).reshape(data.shape)
+    view = target[offset:end].view(_as_little_endian(data.dtype))
+    if data.ndim != 1:
+        view = view.reshape(data.shape)
     np.copyto(view, data, casting="equiv")  # bytes, never values
     if end < words_end:
         target[end:words_end] = 0
@@ -226,8 +229,16 @@ def copy_in(target: npt.NDArray[np.uint8], offset: int, data: npt.NDArray[Any]) 
 
 def copy_out(source: memoryview, offset: int, target: npt.NDArray[Any]) -> None:
     """Copy little-endian bytes to an array of any layout."""
-    view = np.frombuffer(source, target.dtype.newbyteorder("<"), target.size, offset)
-    np.copyto(target, view.reshape(target.shape), casting="equiv")
+    view = np.frombuffer(source, _as_little_endian(target.dtype), target.size, offset)
+    if target.ndim != 1:
+        view = view.reshape(target.shape)
+    np.copyto(target, view, casting="equiv")
+
+
+def _as_little_endian(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    if dtype.isnative and sys.byteorder == "little":
+        return dtype
+    return dtype.newbyteorder("<")
 
 
 def _pad_to_words(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -235,7 +246,7 @@ def _pad_to_words(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     multiple of four bytes.
     """
     if array.nbytes % 4 == 0:
-        return np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+        return np.ascontiguousarray(array, _as_little_endian(array.dtype))
     padded = np.empty(-(-array.nbytes // 4) * 4, np.uint8)
     copy_in(padded, 0, array)
     return padded
