@@ -75,6 +75,8 @@ def list_outputs(out: Any) -> Sequence[Any]:
     typed array."""
     if out is None:
         return ()
+    if type(out) is np.ndarray:  # nearly always
+        return (out,)
     return [get_words(each) for each in out] if isinstance(out, tuple | list) else (get_words(out),)
 
 
@@ -165,17 +167,15 @@ def _find_owner(array: Array) -> int | None:
     object. Arrays of different owners do not overlap."""
     owner: Any = array
     while True:
-        if isinstance(owner, np.ndarray):
-            base = owner.base
-            if base is None:
+        while isinstance(owner, np.ndarray):
+            if owner.base is None:
                 return id(owner) if owner.flags.owndata else None
-            owner = base
-        elif isinstance(owner, memoryview):
-            owner = owner.obj
-        elif isinstance(owner, bytearray) or hasattr(owner, OWNER_MARK):
+            owner = owner.base
+        if hasattr(owner, OWNER_MARK) or isinstance(owner, bytearray):
             return id(owner)
-        else:
+        if not isinstance(owner, memoryview):
             return None
+        owner = owner.obj
 
 
 def _find_shared_owners(
@@ -186,12 +186,17 @@ def _find_shared_owners(
     writers: dict[int | None, int] = {}
     shared: set[int | None] = set()
     for job, outputs in enumerate(written):
-        for array in select_host_arrays(outputs):
+        for array in outputs:
+            if not isinstance(array, np.ndarray):
+                continue
             owner = _find_owner(array)
             if owner is None or writers.setdefault(owner, job) != job:
                 shared.add(owner)
     for job, arrays in enumerate(jobs):
-        for array in select_host_arrays(arrays):
+        for each in arrays:
+            array = each if type(each) is np.ndarray else get_words(each)
+            if not isinstance(array, np.ndarray):
+                continue
             owner = _find_owner(array)
             if owner is None or writers.get(owner, job) != job:
                 shared.add(owner)

@@ -58,10 +58,10 @@ class Operand:
     count: int
     is_input: bool = True
     is_output: bool = False
+    nbytes: int = field(init=False, repr=False, compare=False)
 
-    @property
-    def nbytes(self) -> int:
-        return self.count * self.type.nbytes
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nbytes", self.count * self.type.nbytes)
 
     def resize(self, count: int) -> Operand:
         """The same operand with another number of elements."""
@@ -96,6 +96,10 @@ class Signature:
     """The operands that the caller gets back."""
     result_bytes: tuple[int, ...] = field(init=False, repr=False, compare=False)
     """The bytes of each output."""
+    passed: tuple[Operand, ...] = field(init=False, repr=False, compare=False)
+    """The inputs, then the outputs."""
+    has_odd_sizes: bool = field(init=False, repr=False, compare=False)
+    """Whether the bytes of any of them are no multiple of four."""
     reads_then_writes: bool = field(init=False, repr=False, compare=False)
     """Whether the operands are pure inputs, then pure outputs."""
     _hash: int = field(init=False, repr=False, compare=False)
@@ -107,6 +111,9 @@ class Signature:
         outputs = tuple(operand for operand in self.operands if operand.is_output)
         object.__setattr__(self, "inputs", inputs)
         object.__setattr__(self, "outputs", outputs)
+        object.__setattr__(self, "passed", inputs + outputs)
+        odd = any(operand.nbytes % 4 for operand in self.operands)
+        object.__setattr__(self, "has_odd_sizes", odd)
         object.__setattr__(self, "result_bytes", tuple(output.nbytes for output in outputs))
         object.__setattr__(self, "reads_then_writes", inputs + outputs == self.operands)
         object.__setattr__(self, "_hash", hash(identity))
@@ -221,7 +228,11 @@ class Call:
 
     def touches_device(self) -> bool:
         """Whether any of its arrays is a device array."""
-        return any(isinstance(array, DeviceArray) for array in (*self.inputs, *self.results))
+        for array in self.inputs:  # on the path of every call
+            if type(array) is not np.ndarray and isinstance(array, DeviceArray):
+                return True
+        # All results are of one kind.
+        return bool(self.results) and isinstance(self.results[0], DeviceArray)
 
     def set_device_outputs(self, results: Sequence[DeviceArray]) -> None:
         """Write into these device arrays and leave the results in them."""
@@ -645,6 +656,8 @@ def check_keep(kernel: Kernel, keep: bool | None, out: Any) -> None:
 
 def _check_outputs(signature: Signature, given: Any, kinds: Any) -> list[Array]:
     kernel = signature.kernel
+    if kernel.outputs == 1 and _is_plain_output(given, *signature.results[0]):
+        return [given]  # nearly always
     arrays = list(given) if isinstance(given, tuple | list) else [given]
     if len(arrays) != kernel.outputs:
         raise ArgumentTypeError(
@@ -657,10 +670,8 @@ def _check_outputs(signature: Signature, given: Any, kinds: Any) -> list[Array]:
             f"{kernel.name}: out has NumPy arrays and device arrays; give one kind"
         )
     for index, (array, (shape, dtype)) in enumerate(zip(arrays, signature.results, strict=True)):
-        if type(array) is np.ndarray and array.dtype == dtype and array.shape == shape:
-            flags = array.flags
-            if flags.writeable and flags.c_contiguous:
-                continue  # nearly always
+        if _is_plain_output(array, shape, dtype):
+            continue
         if isinstance(array, TypedArray):
             raise ArgumentTypeError(
                 f"{kernel.name}: out {index} is {describe(array)}, and the result has no such type "
@@ -694,6 +705,14 @@ def _check_outputs(signature: Signature, given: Any, kinds: Any) -> list[Array]:
                 "pass an array with memory for each element"
             )
     return arrays
+
+
+def _is_plain_output(array: Any, shape: Shape, dtype: np.dtype[Any]) -> bool:
+    """Whether it is a contiguous NumPy array for a result of that shape and dtype."""
+    if type(array) is not np.ndarray or array.dtype != dtype or array.shape != shape:
+        return False
+    flags = array.flags
+    return flags.writeable and flags.c_contiguous
 
 
 def _check_overlaps(signature: Signature, inputs: Sequence[Any], results: Sequence[Array]) -> bool:

@@ -7,7 +7,9 @@ that are no arguments: the scratch buffer and the status word.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -33,13 +35,10 @@ class ElementType:
 
     dtype: np.dtype[Any]
     shape: Shape = ()
+    nbytes: int = field(init=False, repr=False, compare=False)
 
-    @property
-    def nbytes(self) -> int:
-        size: int = self.dtype.itemsize
-        for extent in self.shape:
-            size *= extent
-        return size
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nbytes", self.dtype.itemsize * math.prod(self.shape))
 
     @property
     def copied_dtype(self) -> np.dtype[Any]:
@@ -89,7 +88,7 @@ def describe_dtype(dtype: np.dtype[Any]) -> str:
     if dtype.names is None:
         return str(dtype)
     assert dtype.fields is not None
-    parts = (f"{name}: {field[0]} at {field[1]}" for name, field in dtype.fields.items())
+    parts = (f"{name}: {member[0]} at {member[1]}" for name, member in dtype.fields.items())
     return f"struct of {dtype.itemsize} bytes ({', '.join(parts)})"
 
 
@@ -129,7 +128,7 @@ def parse_dtype(where: str, dtype: npt.DTypeLike) -> ElementType:
 def is_numeric(dtype: np.dtype[Any]) -> bool:
     """Whether a dtype consists of numbers alone, so that its bytes are its value."""
     if dtype.fields is not None:
-        return all(is_numeric(field[0].base) for field in dtype.fields.values())
+        return all(is_numeric(member[0].base) for member in dtype.fields.values())
     return dtype.kind in "biufc"
 
 

@@ -42,8 +42,10 @@ def run_batch(
         )
         for index, (job, own) in enumerate(zip(given, iterate_params(params, len(given))))  # noqa: B905
     ]
-    on_device = [call for call in calls if keep or call.touches_device()]
-    busy = [] if keep else [call for call in calls if _runs_in_slot(call)]
+    on_device, on_host = list[Call](), list[Call]()
+    for call in calls:
+        (on_device if keep or call.touches_device() else on_host).append(call)
+    busy = [call for call in on_host if call.signature.count]
     for call in on_device:
         name_job(session.device_memory.check_owner, call)
     for call in on_device:
@@ -58,11 +60,6 @@ def run_batch(
         for call in calls:
             call.make_outputs()
     return [call.result() for call in calls]
-
-
-def _runs_in_slot(call: Call) -> bool:
-    """Whether a call on NumPy arrays has anything to run."""
-    return bool(call.signature.count) and not call.touches_device()
 
 
 class Stream(Iterator[Any]):

@@ -28,7 +28,7 @@ import math
 import threading
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -108,6 +108,7 @@ class MappedArrays:
 
     def __init__(self, memory: MemoryPool) -> None:
         self._memory = memory
+        self._ffi, self._address_type = vk.ffi, vk.ffi.typeof("uintptr_t")
         self._lock = threading.Lock()
         self._starts: list[int] = []
         self._regions: list[_Region] = []
@@ -142,17 +143,28 @@ class MappedArrays:
 
     def find(self, array: Any) -> BufferRange | None:
         """Return the range of an array's data; None if the device cannot use it where it is."""
-        if not array.flags.c_contiguous or not array.dtype.isnative:
-            return None
-        address = int(vk.ffi.cast("uintptr_t", vk.ffi.from_buffer(array)))
+        return self.find_all([array])[0]
+
+    def find_all(self, arrays: Iterable[Any]) -> list[BufferRange | None]:
+        """Return the ranges of several arrays, as `find` does."""
+        ffi, found = self._ffi, list[BufferRange | None]()
         with self._lock:
-            self._remove_freed()
-            index = bisect.bisect(self._starts, address) - 1
-            region = self._regions[index] if index >= 0 else None
-        if region is None or address + array.nbytes > region.end:
-            return None
-        offset = region.offset + address - region.start
-        return BufferRange(region.buffer, offset, False, region.serial)
+            if self._freed:
+                self._remove_freed()
+            starts, regions = self._starts, self._regions
+            for array in arrays:  # on the path of every call with mapped arrays
+                if not array.flags.c_contiguous or not array.dtype.isnative:
+                    found.append(None)
+                    continue
+                address = int(ffi.cast(self._address_type, ffi.from_buffer(array)))
+                index = bisect.bisect(starts, address) - 1
+                region = regions[index] if index >= 0 else None
+                if region is None or address + array.nbytes > region.end:
+                    found.append(None)
+                    continue
+                offset = region.offset + address - region.start
+                found.append(BufferRange(region.buffer, offset, False, region.serial))
+        return found
 
     def add(self, address: int, nbytes: int, buffer: Handle, offset: int, serial: int) -> _Region:
         """Register host addresses: data at `address` lies at `offset` of `buffer`."""
@@ -330,10 +342,10 @@ LARGE_SIZES_SEEN = 64
 
 def can_recycle_results(signature: Signature) -> bool:
     """Whether all results of a call are large enough to be recycled."""
-    return all(
-        output.nbytes >= MIN_RECYCLED_BYTES and output.type.dtype.names is None
-        for output in signature.outputs
-    )
+    for output in signature.outputs:  # on the path of every call
+        if output.nbytes < MIN_RECYCLED_BYTES or output.type.dtype.names is not None:
+            return False
+    return True
 
 
 def count_recycled_bytes(signature: Signature) -> int:

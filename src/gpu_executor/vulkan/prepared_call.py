@@ -210,21 +210,19 @@ class BufferRangeFinder:
         `results` are the ranges of recycled results, which are known already.
         """
         signature = call.signature
-        found = [self._mapped.find(array) for array in call.inputs]
-        if results:
-            found += results
-        elif call.outputs:
-            found += [self._mapped.find(array) for array in call.outputs]
-        else:
-            found += [None] * signature.kernel.outputs
+        # New results have no array yet.
+        arrays = call.inputs if results else (*call.inputs, *call.outputs)
+        found = self._mapped.find_all(arrays)
+        found += results or [None] * (len(signature.passed) - len(found))
         call.imports = self._hold_imports(found)
-        self._drop_odd_sizes(found, signature)
+        if signature.has_odd_sizes:
+            self._drop_odd_sizes(found, signature)
         if plan.path == "host-visible":
             self._drop_unaligned(found, signature, plan)
             places = [None if each is None else each[:2] for each in found]
             for index in list_outputs_over_inputs(signature, places, call.in_place):
                 found[len(signature.inputs) + index] = None
-        return tuple(found) if any(buffer_range is not None for buffer_range in found) else None
+        return tuple(found) if found.count(None) < len(found) else None
 
     def _hold_imports(self, found: list[BufferRange | None]) -> list[Import]:
         """Return the imports that ranges lie in; drop ranges of imports that ended meanwhile."""
@@ -253,7 +251,7 @@ class BufferRangeFinder:
         Devices round the size of a binding up to four bytes when they check accesses, and fills
         write whole words, so a kernel could write behind such an array.
         """
-        for index, operand in enumerate((*signature.inputs, *signature.outputs)):
+        for index, operand in enumerate(signature.passed):
             buffer_range = found[index]
             if buffer_range is not None and not buffer_range.on_device and operand.nbytes % 4:
                 found[index] = None
@@ -263,8 +261,7 @@ class BufferRangeFinder:
     ) -> None:
         """Drop ranges that are not aligned for binding in every chunk; the host copies these."""
         several = plan.chunk < signature.count
-        arrays = (*signature.inputs, *signature.outputs)
-        for index, (buffer_range, operand) in enumerate(zip(found, arrays, strict=True)):
+        for index, (buffer_range, operand) in enumerate(zip(found, signature.passed, strict=True)):
             step = plan.chunk * operand.type.nbytes if several else 0
             if buffer_range is None or buffer_range.on_device:
                 continue

@@ -172,7 +172,7 @@ class Session:
 
     def prepare_batch(self, calls: Sequence[Call], options: RunOptions) -> PreparedCall:
         """Prepare a batch of calls, none of them empty."""
-        in_place = self.mapped.any and all(map(self.mapped.find, calls[0].inputs))
+        in_place = self.mapped.any and None not in self.mapped.find_all(calls[0].inputs)
         profiled = self.profile is not None
         return self.call_preparer.prepare_batch(
             calls, options, in_place=in_place, profiled=profiled

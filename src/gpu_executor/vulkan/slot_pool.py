@@ -51,12 +51,12 @@ class SlotKey:
     last_used: int = 0
     """When a slot was put back last, in nanoseconds of `time.monotonic_ns`. It is set when another
     key is used, not for every call."""
+    nbytes: int = field(init=False)
+    """About the bytes of a slot; `Slot.nbytes` are its actual bytes."""
 
-    @property
-    def nbytes(self) -> int:
-        """About the bytes of a slot; `Slot.nbytes` are its actual bytes."""
-        copies = 2 if self.layout.path == "device-local" else 1
-        return copies * round_up_to_class(sum(operand.nbytes for operand in self.layout.operands))
+    def __post_init__(self) -> None:
+        copies, operands = 2 if self.layout.path == "device-local" else 1, self.layout.operands
+        self.nbytes = copies * round_up_to_class(sum(operand.nbytes for operand in operands))
 
     def fits_in(self, other: SlotLayout) -> bool:
         """Whether calls of this key can use slots of another layout, which has more room."""
