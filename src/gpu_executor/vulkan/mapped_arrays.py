@@ -98,9 +98,8 @@ def offset_to_chunk(
 class _Region:
     start: int
     end: int
-    buffer: Handle
-    offset: int
-    serial: int
+    first: BufferRange
+    """That of an array at the start."""
 
 
 class MappedArrays:
@@ -162,13 +161,14 @@ class MappedArrays:
                 if region is None or address + array.nbytes > region.end:
                     found.append(None)
                     continue
-                offset = region.offset + address - region.start
-                found.append(BufferRange(region.buffer, offset, False, region.serial))
+                at, beyond = region.first, address - region.start
+                found.append(at._replace(offset=at.offset + beyond) if beyond else at)
         return found
 
     def add(self, address: int, nbytes: int, buffer: Handle, offset: int, serial: int) -> _Region:
         """Register host addresses: data at `address` lies at `offset` of `buffer`."""
-        region = _Region(address, address + nbytes, buffer, offset, serial)
+        first = BufferRange(buffer, offset, False, serial)
+        region = _Region(address, address + nbytes, first)
         with self._lock:
             self._remove_freed()
             index = bisect.bisect(self._starts, address)
