@@ -50,7 +50,7 @@ def test_commitments_and_proofs_are_those_of_ckzg(
     known: SetupPair, run_example: Callable[..., str], tmp_path: Path
 ) -> None:
     output = tmp_path / "new folder" / "blobs.svg"
-    shown = run_example("block_of_blobs.py", "-o", str(output), "--rounds", "1")
+    shown = run_example("block_of_blobs.py", "-o", str(output), "--blobs", "1", "--rounds", "1")
     assert "all cells are valid" in shown
     assert "ckzg has the same proofs" in shown
     (blob,) = runpy.run_path(str(EXAMPLES / "block_of_blobs.py"))["draw_blobs"](1)
