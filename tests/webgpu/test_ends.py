@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import random
 import re
+import threading
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from gpu_executor.plan import ElementRange
 from gpu_executor.webgpu import device_queue, native_queue, scheduler
 from gpu_executor.webgpu.buffer_pool import BufferPool
 from gpu_executor.webgpu.buffer_set import BufferSet
-from gpu_executor.webgpu.buffer_set_caches import MAX_EXACT_SETS, BucketCache
+from gpu_executor.webgpu.buffer_set_caches import MAX_EXACT_SETS, BucketCache, ExactSizeCache
 from tests.conftest import OpenWebGpu, RunPython
 from tests.support.jobs import (
     ADD_U32,
@@ -250,6 +252,21 @@ def limit_buckets(gpu: gx.WgpuExecutor, most: int) -> BucketCache:
     return gpu._scheduler.buckets
 
 
+def test_an_interrupt_while_a_set_is_taken_leaves_the_cache_usable(
+    open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu, (job,) = open_webgpu(), word_jobs(1000)
+    for _ in range(3):
+        gpu.run(ADD_U32, *job)
+    with monkeypatch.context() as patch:
+        fail_once(patch, ExactSizeCache, "_remove", error=KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            gpu.run(ADD_U32, *job)
+    for _ in range(2):
+        check_sums([gpu.run(ADD_U32, *job)], [job])
+    assert gpu.stats().exact_entries == 1
+
+
 def test_results_are_correct_when_buckets_are_evicted_during_a_batch(
     open_webgpu: OpenWebGpu,
 ) -> None:
@@ -360,6 +377,31 @@ def test_close_destroys_all_buffers(
     gpu.close()
     assert alive() == 0
     assert gpu.stats().pool.bytes_idle == 0
+
+
+def test_a_second_close_returns_when_the_first_is_done(
+    open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu, begun, go_on = open_webgpu(), threading.Event(), threading.Event()
+    gpu.run(ADD_U32, *word_jobs(1000)[0])
+    clear, lost = gpu._scheduler.clear, gpu._device.is_lost
+
+    def clear_slowly() -> None:
+        begun.set()
+        assert go_on.wait(60)
+        assert not lost(), "the other thread closed the device"
+        clear()
+
+    monkeypatch.setattr(gpu._scheduler, "clear", clear_slowly)
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(gpu.close)
+        assert begun.wait(60)
+        second = threads.submit(gpu.close)
+        with pytest.raises(TimeoutError):
+            second.result(timeout=0.2)
+        go_on.set()
+        first.result()
+        second.result()
 
 
 def test_an_executor_that_was_not_closed_is_collected(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,7 +126,7 @@ def test_an_error_before_a_set_is_written_discards_nothing(
 
 
 @pytest.mark.parametrize("private", [True, False])
-@pytest.mark.parametrize("step", ["write", "begin_map", "read"])
+@pytest.mark.parametrize("step", ["find_recorded", "write", "begin_map", "read"])
 def test_an_exact_size_set_is_discarded_too(
     open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch, step: str, private: bool
 ) -> None:

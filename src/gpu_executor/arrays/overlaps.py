@@ -193,7 +193,7 @@ def _find_shared_owners(
             if owner is None or writers.setdefault(owner, job) != job:
                 shared.add(owner)
     for job, arrays in enumerate(jobs):
-        for each in arrays:
+        for each in arrays:  # `select_host_arrays` without its iterators: this runs for every job
             array = each if type(each) is np.ndarray else get_words(each)
             if not isinstance(array, np.ndarray):
                 continue

@@ -59,6 +59,7 @@ class Operand:
     is_input: bool = True
     is_output: bool = False
     nbytes: int = field(init=False, repr=False, compare=False)
+    """The bytes of all elements."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nbytes", self.count * self.type.nbytes)

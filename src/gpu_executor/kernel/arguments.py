@@ -36,6 +36,7 @@ class ElementType:
     dtype: np.dtype[Any]
     shape: Shape = ()
     nbytes: int = field(init=False, repr=False, compare=False)
+    """The bytes of one element."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nbytes", self.dtype.itemsize * math.prod(self.shape))

@@ -117,11 +117,13 @@ SCHEDULE_TOLERANCE = 1.03
 """Forecasts within this ratio count as equal; the simpler schedule is chosen."""
 CHUNK_TOLERANCE = 1.1
 """The same for the chunk sizes of one kind of schedule; the size nearest the default is chosen."""
-SPLIT_GAIN, SPLIT_GAIN_OF_COPIES = 1.1, 1.2
-"""The gain that justifies splitting a call into chunks, where the host copies nothing and where it
-copies: slots cost memory, and forecasts are rough, those of the host's threads the most. A call on
-64 K elements in plain arrays took 430 to 460 us as a whole and 490 to 510 us as two chunks, for
-which 1.13 and 1.15 of gain were expected (NVIDIA H200)."""
+SPLIT_GAIN = 1.1
+"""The gain that justifies splitting a call into chunks where the host copies nothing: slots cost
+memory, and forecasts are rough."""
+SPLIT_GAIN_WITH_COPIES = 1.2
+"""The same where the host copies: forecasts of its threads are rougher. A call on 64 K elements in
+plain arrays took 430 to 460 us as a whole, and 490 to 510 us as two chunks, which were expected to
+gain 1.13 to 1.15 (NVIDIA H200, two runs)."""
 OVERLAP_TOLERANCE = 1.15
 """Overlapped jobs are preferred within this ratio: they suffer less from a wrong forecast."""
 
@@ -225,7 +227,7 @@ def _select(request: Request, options: list[TimedSchedule]) -> TimedSchedule:
     if request.jobs == 1:
         undivided = [option for option in options if option.schedule.chunks == 1]
         best = min(undivided, key=lambda option: option.seconds, default=None)
-        gain = SPLIT_GAIN if request.in_place else SPLIT_GAIN_OF_COPIES
+        gain = SPLIT_GAIN if request.in_place else SPLIT_GAIN_WITH_COPIES
         if best is not None and best.seconds <= fastest * gain:
             return best
     else:

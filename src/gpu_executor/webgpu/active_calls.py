@@ -20,7 +20,7 @@ class ActiveCalls:
 
     def __init__(self, device: WebGpuDevice) -> None:
         self._device = device
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may make calls
         self._ended = threading.Condition(self._lock)
         """Notified when a call ends after `close`."""
         self._count = 0

@@ -69,10 +69,10 @@ class RecordedWork:
     """In the order in which the device runs them."""
     prepared: list[TaskCommands]
     """Those of each task."""
-    chunk: ElementRange
     values: ParameterValues
+    """The parameters of the first task's call."""
     grid: Grid | None
-    """What the first task asked for."""
+    """The work-groups of that call, where its parameters determine them."""
 
 
 class BufferSet:
@@ -116,6 +116,9 @@ class BufferSet:
             self._queue = self._device.device.queue
             self._status_is_clear = not kernel.status
             self._recorded: RecordedWork | None = None
+            """What a set of an exact size submitted last. Another call of its signature may submit
+            it again if its parameters are the same, which the uniform buffer still has then. So
+            whatever makes another dispatch drops it."""
         except BaseException:
             self._give_back()  # nothing is mapped yet
             raise
@@ -129,13 +132,12 @@ class BufferSet:
             remember(self._prepared, key, commands, MAX_PREPARED)
         return commands
 
-    def keep_recorded(self, work: RecordedWork | None) -> None:
-        """Keep what a set of an exact size submits now and may submit again, as long as its uniform
-        buffer has these parameters."""
+    def keep_recorded(self, work: RecordedWork) -> None:
+        """Keep what the set submits now, for calls that may submit it again."""
         self._recorded = work
 
     def find_recorded(self, call: Call) -> RecordedWork | None:
-        """Return the work that was kept if a call of the set's signature would record the same."""
+        """Return the work that was kept, if a call of the set's signature would record the same."""
         work = self._recorded
         if work is None or call.values != work.values or call.grid != work.grid:
             return None
@@ -156,7 +158,7 @@ class BufferSet:
     ) -> BoundDispatch:
         """Return the dispatch. `values` are the words of the call's parameters; a uniform buffer
         gets them now."""
-        self._recorded = None  # which may have other parameters
+        self._recorded = None
         parameters = (commands.fixed_parameters + values).ljust(pipeline.parameter_bytes, b"\0")
         if self._uniform is None:
             return BoundDispatch(pipeline.pipeline, commands.bind_group, parameters or None, grid)

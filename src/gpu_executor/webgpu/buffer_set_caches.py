@@ -209,8 +209,8 @@ class ExactSizeCache:
             if sets is None:
                 return None
             self.hits += 1
-            taken = sets.pop()
-            self._subtract(signature, taken)
+            taken = sets[-1]
+            self._remove(signature, taken)
             return taken
 
     def observe(self, signature: Signature) -> bool:
@@ -230,7 +230,7 @@ class ExactSizeCache:
             self._count += 1
             self.bytes_idle += buffers.nbytes
             surplus = []
-            while self._count > self._max_sets:
+            while self._count > self._max_sets and self._idle:
                 surplus.append(self._pop_oldest())
         for each in surplus:
             each.release()
@@ -270,18 +270,22 @@ class ExactSizeCache:
             sets = self._idle.get(signature, [])
             if buffers not in sets:
                 return
-            sets.remove(buffers)
-            self._subtract(signature, buffers)
+            self._remove(signature, buffers)
         buffers.release()
 
     def _pop_oldest(self) -> BufferSet:
         signature, sets = next(iter(self._idle.items()))
-        oldest = sets.pop(0)
-        self._subtract(signature, oldest)
+        oldest = sets[0]
+        self._remove(signature, oldest)
         return oldest
 
-    def _subtract(self, signature: Signature, taken: BufferSet) -> None:
+    def _remove(self, signature: Signature, taken: BufferSet) -> None:
+        """Remove a set. An interrupt may come between any two of these lines: then the set is
+        counted for ever, but no signature is left without sets."""
+        sets = self._idle[signature]
+        if len(sets) == 1:
+            del self._idle[signature]
+        else:
+            sets.remove(taken)
         self._count -= 1
         self.bytes_idle -= taken.nbytes
-        if not self._idle[signature]:
-            del self._idle[signature]

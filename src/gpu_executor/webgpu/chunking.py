@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+from collections.abc import Sequence
 from typing import NoReturn
 
 from gpu_executor.calls.call import MAX_SIGNATURES, Signature
@@ -32,15 +33,15 @@ class ChunkPlanner:
         self._device, self._pool, self._boundaries = device, pool, boundaries
         self._maps_inputs = maps_inputs
         self._max_counts: dict[Kernel, int] = {}
-        self._undivided: dict[Signature, list[ElementRange]] = {}
-        """Signatures whose calls a buffer set holds, with their only chunk."""
+        self._undivided: dict[Signature, tuple[ElementRange]] = {}
+        """The only chunk of calls that fit in one buffer set, by their signature."""
 
     @property
     def is_adaptive(self) -> bool:
         """Whether the buckets follow the sizes of the calls."""
         return self._boundaries.adaptive
 
-    def split(self, signature: Signature) -> list[ElementRange]:
+    def split(self, signature: Signature) -> Sequence[ElementRange]:
         """Return the chunks of a call: one if a buffer set can hold the call, else several.
 
         A call that is too large raises if its kernel cannot be chunked.
@@ -52,7 +53,7 @@ class ChunkPlanner:
         layout = BufferLayout.pack(kernel, sizes, signature.scratch_bytes)
         fits_grid = kernel.split == "whole" or signature.count <= self._count_grid_elements(kernel)
         if fits_grid and self._fits_device(layout) and self._fits_limit(layout):
-            whole = [ElementRange(0, signature.count)]
+            whole = (ElementRange(0, signature.count),)
             remember(self._undivided, signature, whole, MAX_SIGNATURES)
             return whole
         chunk = 0 if kernel.split == "whole" else self._compute_max_count(kernel)

@@ -36,7 +36,8 @@ class OutputAllocator:
         if call.results:
             return 0
         results, recycled = [], 0
-        for (shape, dtype), nbytes in zip(call.signature.results, call.signature.result_bytes):  # noqa: B905
+        signature = call.signature
+        for (shape, dtype), nbytes in zip(signature.results, signature.result_bytes, strict=True):
             if MIN_RECYCLED_BYTES <= nbytes <= self._max_bytes:
                 recycled += nbytes
                 results.append(self._recycle(shape, dtype, nbytes))

@@ -141,11 +141,11 @@ class TaskScheduler:
         buffers = self.exact.take(signature)
         if buffers is None:
             return self.run_calls([call])
-        nbytes, work = buffers.nbytes, buffers.find_recorded(call)
-        task = Task(call, ElementRange(0, signature.count) if work is None else work.chunk)
+        nbytes, task = buffers.nbytes, Task(call, ElementRange(0, signature.count))
         task.attach(buffers)
         try:
-            self._submit(work or self._record_single(task), [task])
+            work = buffers.find_recorded(call) or self._record_single(task)
+            self._submit(work, [task])
             errors = self._finish([task])
         except BaseException:
             self._discard([task])
@@ -161,9 +161,12 @@ class TaskScheduler:
         bucket = self._planner.find_chunk_bucket(signature, signature.count)
         pipeline = self._pipelines.get(signature.kernel, bucket)
         work = self._record(pipeline, [task])
-        # Adaptive boundaries learn from every call, and a better pipeline may be compiled now.
-        tuned = pipeline is self._pipelines.find(signature.kernel, bucket)
-        task.buffers.keep_recorded(work if tuned and not self._planner.is_adaptive else None)
+        # Adaptive boundaries learn from every call. A pipeline that stands in for the tuned one is
+        # to be replaced as soon as that is compiled.
+        if not self._planner.is_adaptive and pipeline is self._pipelines.find(
+            signature.kernel, bucket
+        ):
+            task.buffers.keep_recorded(work)
         return work
 
     def run_calls(self, calls: Sequence[Call]) -> int:
@@ -309,7 +312,7 @@ class TaskScheduler:
                 dispatches.append(task.buffers.make_dispatch(pipeline, each, words, grid))
         except BaseException:
             for task in tasks:
-                self._put_back(task)  # nothing was written or mapped yet
+                self._put_back(task)  # no inputs were written, and nothing is mapped
             raise
         commands: list[Command] = [
             *(copy for each in prepared for copy in each.copies_in),
@@ -317,10 +320,8 @@ class TaskScheduler:
             *dispatches,
             *(copy for each in prepared for copy in each.copies_out),
         ]
-        first = tasks[0]
-        return RecordedWork(
-            pipeline.kernel, commands, prepared, first.chunk, first.call.values, first.call.grid
-        )
+        first = tasks[0].call
+        return RecordedWork(pipeline.kernel, commands, prepared, first.values, first.grid)
 
     def _submit(self, work: RecordedWork, tasks: list[Task]) -> None:
         """Write the inputs of tasks and submit their commands."""

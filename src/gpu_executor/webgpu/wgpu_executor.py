@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import sys
+import threading
 import weakref
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -128,6 +129,8 @@ class WgpuExecutor(DeviceArrays, PlainArrays):
             self._idle_memory.add_holder(holder.list_idle)
         self._signatures = SignatureCache()
         self._finalizer = weakref.finalize(self, self._device.close)
+        self._closing = threading.RLock()
+        """Held while the executor is being closed: the device is closed last."""
         register_fork_handler(self._disown_after_fork)
 
     @property
@@ -430,15 +433,16 @@ class WgpuExecutor(DeviceArrays, PlainArrays):
         """Wait for the calls that are running, then free everything. May be called again."""
         if self._active is DISOWNED:
             return
-        if self._active.close():
-            if self._history_path is not None:
-                write_history(self._history_path, self._merge_history())
-            self._device_memory.close()
-            self._pipelines.close()
-            self._scheduler.clear()
-            self._outputs.clear()
-            self._pool.clear()
-        self._finalizer()
+        with self._closing:
+            if self._active.close():
+                if self._history_path is not None:
+                    write_history(self._history_path, self._merge_history())
+                self._device_memory.close()
+                self._pipelines.close()
+                self._scheduler.clear()
+                self._outputs.clear()
+                self._pool.clear()
+            self._finalizer()
 
     def trim(self) -> int:
         """Free all buffers that no running call uses; returns how many bytes were freed."""
