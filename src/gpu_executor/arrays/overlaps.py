@@ -8,7 +8,7 @@ Arrays of one job may overlap as `calls/call.py` allows.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -65,9 +65,9 @@ def find_address_range(array: Array) -> tuple[int, int]:
     return first, start + sum(step for step in steps if step > 0) + array.itemsize
 
 
-def select_host_arrays(arrays: Iterable[Any]) -> Iterator[Array]:
+def select_host_arrays(arrays: Iterable[Any]) -> list[Array]:
     """The NumPy arrays among some objects, and the words of typed arrays on the host."""
-    return (each for each in map(get_words, arrays) if isinstance(each, np.ndarray))
+    return [words for each in arrays if isinstance(words := get_words(each), np.ndarray)]
 
 
 def list_outputs(out: Any) -> Sequence[Any]:
@@ -186,17 +186,12 @@ def _find_shared_owners(
     writers: dict[int | None, int] = {}
     shared: set[int | None] = set()
     for job, outputs in enumerate(written):
-        for array in outputs:
-            if not isinstance(array, np.ndarray):
-                continue
+        for array in select_host_arrays(outputs):
             owner = _find_owner(array)
             if owner is None or writers.setdefault(owner, job) != job:
                 shared.add(owner)
     for job, arrays in enumerate(jobs):
-        for each in arrays:  # `select_host_arrays` without its iterators: this runs for every job
-            array = each if type(each) is np.ndarray else get_words(each)
-            if not isinstance(array, np.ndarray):
-                continue
+        for array in select_host_arrays(arrays):
             owner = _find_owner(array)
             if owner is None or writers.get(owner, job) != job:
                 shared.add(owner)

@@ -112,10 +112,11 @@ def forecast(
     slots = schedule.slots or max(2, min(pace.slots, schedule.chunks, MAX_SLOTS))
     # At the start the copy threads fill all slots at once, so the first chunk is ready later than
     # the others.
-    first = caller + min(slots, schedule.chunks) * others / calibration.chunks_copy + device
+    at_once = min(slots, schedule.chunks) * others / calibration.chunks_copy
+    first = max(latency, caller + at_once + device)
     if schedule.chunks <= slots:  # no copy begins later
-        return max(latency, first) + (schedule.chunks - 1) * interval, slots
-    return pace.seconds(schedule.chunks, slots) + max(first - latency, 0.0), slots
+        return first + (schedule.chunks - 1) * interval, slots
+    return first - latency + pace.seconds(schedule.chunks, slots), slots
 
 
 def _forecast_device(

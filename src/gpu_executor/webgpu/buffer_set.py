@@ -69,10 +69,6 @@ class RecordedWork:
     """In the order in which the device runs them."""
     prepared: list[TaskCommands]
     """Those of each task."""
-    values: ParameterValues
-    """The parameters of the first task's call."""
-    grid: Grid | None
-    """The work-groups of that call, where its parameters determine them."""
 
 
 class BufferSet:
@@ -115,10 +111,10 @@ class BufferSet:
             self.reader = queue.make_reader(self._staging)
             self._queue = self._device.device.queue
             self._status_is_clear = not kernel.status
-            self._recorded: RecordedWork | None = None
-            """What a set of an exact size submitted last. Another call of its signature may submit
-            it again if its parameters are the same, which the uniform buffer still has then. So
-            whatever makes another dispatch drops it."""
+            self._recorded: tuple[RecordedWork, ParameterValues, Grid | None] | None = None
+            """What a set of an exact size submitted last, for which parameters and work-groups of a
+            call. Another call of its signature with the same ones may submit it again; the uniform
+            buffer still has them then. So whatever makes another dispatch drops it."""
         except BaseException:
             self._give_back()  # nothing is mapped yet
             raise
@@ -132,16 +128,16 @@ class BufferSet:
             remember(self._prepared, key, commands, MAX_PREPARED)
         return commands
 
-    def keep_recorded(self, work: RecordedWork) -> None:
-        """Keep what the set submits now, for calls that may submit it again."""
-        self._recorded = work
+    def keep_recorded(self, work: RecordedWork, call: Call) -> None:
+        """Keep what the set submits for a call, for calls that may submit it again."""
+        self._recorded = work, call.values, call.grid
 
     def find_recorded(self, call: Call) -> RecordedWork | None:
         """Return the work that was kept, if a call of the set's signature would record the same."""
-        work = self._recorded
-        if work is None or call.values != work.values or call.grid != work.grid:
+        if self._recorded is None:
             return None
-        return work
+        work, values, grid = self._recorded
+        return work if call.values == values and call.grid == grid else None
 
     def write(self, call: Call, chunk: ElementRange) -> None:
         """Write the inputs of a chunk."""

@@ -166,7 +166,7 @@ class TaskScheduler:
         if not self._planner.is_adaptive and pipeline is self._pipelines.find(
             signature.kernel, bucket
         ):
-            task.buffers.keep_recorded(work)
+            task.buffers.keep_recorded(work, task.call)
         return work
 
     def run_calls(self, calls: Sequence[Call]) -> int:
@@ -320,8 +320,7 @@ class TaskScheduler:
             *dispatches,
             *(copy for each in prepared for copy in each.copies_out),
         ]
-        first = tasks[0].call
-        return RecordedWork(pipeline.kernel, commands, prepared, first.values, first.grid)
+        return RecordedWork(pipeline.kernel, commands, prepared)
 
     def _submit(self, work: RecordedWork, tasks: list[Task]) -> None:
         """Write the inputs of tasks and submit their commands."""
