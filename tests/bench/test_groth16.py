@@ -131,6 +131,7 @@ def test_witnesses_satisfy_their_circuits(circuit: str) -> None:
     assert all((a * b - c) % BN128.r == 0 for a, b, c in zip(*sums, strict=True))
 
 
+@pytest.mark.slow
 def test_a_proof_that_does_not_verify_ends_the_benchmark(
     gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -373,6 +373,7 @@ def test_calibrate_says_where_nothing_was_saved(
     assert ", saved in" in run("calibrate").output
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_demo_shows_devices_checks_and_a_comparison_and_writes_a_page(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
